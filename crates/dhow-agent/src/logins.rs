@@ -31,7 +31,10 @@ async fn find(session: &dyn Session, registry: &str) -> Option<Login> {
             return None;
         }
         Err(_) => {
-            tracing::warn!(registry, "no server says in time whether there are credentials for a registry");
+            tracing::warn!(
+                registry,
+                "no server says in time whether there are credentials for a registry"
+            );
             return None;
         }
     };

@@ -65,7 +65,9 @@ pub fn of_image(image: &str) -> Option<String> {
 /// Whether a node may have the credentials of a registry: a replica of it runs an image from there, or the node is one of
 /// those that look up what a name means when somebody deploys it.
 pub fn may_have(state: &State, node: NodeId, host: &str) -> bool {
-    let Some(known) = state.node(node) else { return false };
+    let Some(known) = state.node(node) else {
+        return false;
+    };
     if known.info.role != NodeRole::Worker {
         return true;
     }

@@ -6,8 +6,8 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     cluster, completions, convert, cp, cron, daemon, dashboard, deploy, doctor, events, exec, explain,
-    history, image, login, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, rollout, scale,
-    schema, secret, source, start, status, stop, token, up, validate, worker,
+    history, image, login, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, rollout,
+    scale, schema, secret, source, start, status, stop, token, up, validate, worker,
 };
 
 /// A container orchestrator in one binary.

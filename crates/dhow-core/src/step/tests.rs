@@ -376,7 +376,10 @@ fn a_worker_has_the_credentials_of_its_images_registries_alone() {
     assert!(may_have(&cluster.state, NODE, "quay.io"), "a server has all");
     let worker = Arc::make_mut(cluster.state.nodes.get_mut(&NODE).unwrap());
     Arc::make_mut(&mut worker.info).role = NodeRole::Worker;
-    assert!(!may_have(&cluster.state, NODE, "ghcr.io"), "nothing runs there yet");
+    assert!(
+        !may_have(&cluster.state, NODE, "ghcr.io"),
+        "nothing runs there yet"
+    );
     cluster.plan();
     assert!(may_have(&cluster.state, NODE, "ghcr.io"));
     assert!(!may_have(&cluster.state, NODE, "docker.io") && !may_have(&cluster.state, NodeId(9), "ghcr.io"));

@@ -22,8 +22,8 @@ mod tests;
 use std::path::PathBuf;
 
 pub(crate) use client::RegistryClient;
-pub(crate) use repository::Repository;
 pub use logins::{Login, LoginSource, Logins};
+pub(crate) use repository::Repository;
 pub use retry::RetryPolicy;
 
 /// How registries are reached.

@@ -46,14 +46,17 @@ pub(super) async fn login(
     }
     let level = context.manager().state().feature_level;
     if level < SINCE_LEVEL {
-        let detail = "servers of an older version in this cluster would not keep it to themselves: upgrade them first";
+        let detail =
+            "servers of an older version in this cluster would not keep it to themselves: upgrade them first";
         return Err(ApiProblem::new(ProblemCode::Refused, detail));
     }
     let name = registries::secret_of(&host);
     let internal = |text: String| ApiProblem::new(ProblemCode::Internal, text);
     let value = serde_json::to_vec(&body.value).map_err(|error| internal(error.to_string()))?;
     let secrets = &context.api.secrets;
-    let sealed = secrets.seal(&name, &value).map_err(|error| internal(error.to_string()))?;
+    let sealed = secrets
+        .seal(&name, &value)
+        .map_err(|error| internal(error.to_string()))?;
     // The plain hash of a short password would give it away to whoever reads the log.
     let request = caller.request_id(&secrets.fingerprint(&value));
     let command = ClusterCommand::SetSecret {
@@ -76,7 +79,8 @@ pub(super) async fn logout(
     let host = known(&host)?;
     let name = registries::secret_of(&host);
     if !context.manager().state().secrets.contains_key(name.as_str()) {
-        let detail = format!("the cluster has no credentials for `{host}`; `dhow login --ls` lists those there are");
+        let detail =
+            format!("the cluster has no credentials for `{host}`; `dhow login --ls` lists those there are");
         return Err(ApiProblem::not_found(detail));
     }
     let request = caller.request_id(&[]);
@@ -85,7 +89,9 @@ pub(super) async fn logout(
 }
 
 fn known(host: &str) -> Answer<String> {
-    let wrong = || ApiProblem::invalid("a registry is written as its host, such as `ghcr.io` or `registry.example:5000`");
+    let wrong = || {
+        ApiProblem::invalid("a registry is written as its host, such as `ghcr.io` or `registry.example:5000`")
+    };
     registries::parse_host(host).ok_or_else(wrong)
 }
 

@@ -21,8 +21,8 @@ use super::forward::OfLeader;
 use super::problem::ApiProblem;
 use super::{
     audit, body, cluster, crons, deploy, deployments, events, exec, forward, health, images, internal, logs,
-    metrics, net_check, nodes, openapi, plan, progress, registries, replicas, rollouts, secrets, sources, tokens,
-    worker_ca, worker_tokens,
+    metrics, net_check, nodes, openapi, plan, progress, registries, replicas, rollouts, secrets, sources,
+    tokens, worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
 use crate::gateway::{NodeGateway, worker_poll_routes, worker_routes};

@@ -19,7 +19,10 @@ use super::problem::{Answer, ApiProblem};
 pub(super) async fn list(State(context): State<Context>) -> Json<Vec<SecretInfo>> {
     let state = context.manager().state();
     // The cluster's own are nobody's to set or remove.
-    let of_people = state.secrets.iter().filter(|(name, _)| !acme::is_own(name) && !registries::is_own(name));
+    let of_people = state
+        .secrets
+        .iter()
+        .filter(|(name, _)| !acme::is_own(name) && !registries::is_own(name));
     let all = of_people.map(|(name, secret)| SecretInfo {
         name: name.to_string(),
         revision: secret.version,

@@ -309,7 +309,10 @@ const ALL: &[Examples] = &[
     (
         &["login"],
         &[
-            ("dhow login ghcr.io -u me --password-stdin < token", "for all nodes that pull from there"),
+            (
+                "dhow login ghcr.io -u me --password-stdin < token",
+                "for all nodes that pull from there",
+            ),
             ("dhow login --ls", "the registries"),
         ],
     ),

@@ -42,7 +42,6 @@ fn with_names(shell: Shell, script: &str) -> String {
 
 const BASH: &str = r#"
 _dhow_with_names() {
-    local IFS=$'\n'
     local line=${COMP_LINE:0:COMP_POINT} found cur
     # The line's own words: bash would divide them at `:` and `=`.
     local -a words
@@ -51,13 +50,15 @@ _dhow_with_names() {
     cur=${words[-1]}
     found=$("${words[0]}" @WORD@ "${words[@]:1}" 2>/dev/null)
     if [[ -n $found ]]; then
+        local IFS=$'\n'
         COMPREPLY=($found)
         # What stands before the last `:` or `=` is not written again.
         local kept=${cur%"${cur##*[:=]}"}
         [[ -n $kept ]] && COMPREPLY=("${COMPREPLY[@]#"$kept"}")
         return 0
     fi
-    _dhow "$@"
+    # Behind a `:` or `=` stands no option.
+    [[ $cur == -* || $cur != *[:=]* ]] && _dhow "$@"
 }
 complete -F _dhow_with_names -o bashdefault -o default dhow
 "#;

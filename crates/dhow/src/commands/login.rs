@@ -46,7 +46,8 @@ pub struct LogoutArgs {
 }
 
 fn host(text: &str) -> Result<String, String> {
-    let wrong = || "a registry is written as its host, such as `ghcr.io` or `registry.example:5000`".to_owned();
+    let wrong =
+        || "a registry is written as its host, such as `ghcr.io` or `registry.example:5000`".to_owned();
     registries::parse_host(text).ok_or_else(wrong)
 }
 
@@ -94,7 +95,9 @@ fn password() -> Result<String, String> {
     let password = password.strip_suffix('\r').unwrap_or(password);
     match password.len() {
         0 => Err("the password is empty".into()),
-        length if length > LOGIN_CHARS_MAX => Err(format!("the password has more than {LOGIN_CHARS_MAX} bytes")),
+        length if length > LOGIN_CHARS_MAX => {
+            Err(format!("the password has more than {LOGIN_CHARS_MAX} bytes"))
+        }
         _ => Ok(password.to_owned()),
     }
 }

@@ -10,8 +10,8 @@ use reqwest::{Certificate, Client, StatusCode};
 
 use super::RegistryOptions;
 use super::credentials::{self, Credentials};
-use super::logins::Login;
 use super::endpoint::{Scheme, Trust};
+use super::logins::Login;
 use crate::image::error::ImageError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

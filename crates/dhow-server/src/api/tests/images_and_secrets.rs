@@ -3,7 +3,9 @@
 use axum::body::Body;
 use axum::http::Method;
 use dhow_wire::Problem;
-use dhow_wire::api::{ImageInfo, ImageName, ImagesRemoved, PullProgress, PullState, RegistryInfo, SecretInfo, WriteDone};
+use dhow_wire::api::{
+    ImageInfo, ImageName, ImagesRemoved, PullProgress, PullState, RegistryInfo, SecretInfo, WriteDone,
+};
 
 use super::support::{World, digest, request};
 use crate::plane::secrets::unseal_all;
@@ -172,7 +174,10 @@ async fn logins_come_in_and_only_registries_go_out() {
     let login = r#"{"user":"me","password":"hunter2"}"#;
     world.send(put("ghcr.io", login)).await.json::<WriteDone>();
     // Docker Hub is one registry, by whichever name.
-    world.send(put("index.docker.io", login)).await.json::<WriteDone>();
+    world
+        .send(put("index.docker.io", login))
+        .await
+        .json::<WriteDone>();
     world.send(put("docker.io", login)).await.json::<WriteDone>();
     for (host, body) in [
         ("a%20b", login),
@@ -182,10 +187,19 @@ async fn logins_come_in_and_only_registries_go_out() {
         world.send(put(host, body)).await.problem(422);
     }
     let list: Vec<RegistryInfo> = world.get("/api/v1/registries").await.json();
-    let known: Vec<(&str, u64)> = list.iter().map(|info| (info.registry.as_str(), info.revision)).collect();
+    let known: Vec<(&str, u64)> = list
+        .iter()
+        .map(|info| (info.registry.as_str(), info.revision))
+        .collect();
     assert_eq!(known, [("docker.io", 2), ("ghcr.io", 1)]);
     // They are no secrets of people, and nobody can set them as such.
-    assert!(world.get("/api/v1/secrets").await.json::<Vec<SecretInfo>>().is_empty());
+    assert!(
+        world
+            .get("/api/v1/secrets")
+            .await
+            .json::<Vec<SecretInfo>>()
+            .is_empty()
+    );
     let state = world.state();
     let kept = unseal_all(&world.api.secrets, &state, ["registry/ghcr.io"]).unwrap();
     assert_eq!(kept.0["registry/ghcr.io"], login.as_bytes());
