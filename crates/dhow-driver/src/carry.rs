@@ -6,6 +6,7 @@
 //! that no link leads out of it, and needs no program of the image.
 
 mod enter;
+mod long_names;
 mod pack;
 mod unpack;
 
