@@ -75,13 +75,12 @@ const ZSH: &str = r#"_dhow_with_names() {
     fi
 }
 
+compdef _dhow_with_names dhow
 if [ "$funcstack[1]" = "_dhow" ]; then
     _dhow_with_names "$@"
-else
-    compdef _dhow_with_names dhow
 fi
 "#;
 
 const FISH: &str = r#"
-complete -c dhow -a '((commandline -opc)[1] @WORD@ (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
+complete -c dhow -a '(dhow @WORD@ (commandline -opc)[2..-1] "$(commandline -ct)" 2>/dev/null)'
 "#;
