@@ -211,7 +211,7 @@ const FORM_SIX: Lengths = Lengths {
 const FORM_SEVEN: Lengths = Lengths {
     fields: &[("Service", 25)],
     variant_fields: &[],
-    variants: &[("DeploymentCommand", 9), ("RunOutcome", 4)],
+    variants: &[("ApiRole", 2), ("DeploymentCommand", 9), ("RunOutcome", 4)],
 };
 
 impl State {
