@@ -7,7 +7,7 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::commands::{
     cluster, completions, convert, cp, cron, daemon, dashboard, debug, deploy, diff, doctor, events, exec,
     explain, history, image, login, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback,
-    rollout, scale, schema, secret, source, start, status, stop, token, up, validate, worker,
+    rollout, scale, schema, secret, source, start, status, stop, token, up, validate, volume, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -105,6 +105,7 @@ pub enum Command {
     Image(image::Args),
     Login(login::Args),
     Logout(login::LogoutArgs),
+    Volume(volume::Args),
     Secret(secret::Args),
     Source(source::Args),
     Token(token::Args),
