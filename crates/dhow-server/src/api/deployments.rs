@@ -151,7 +151,9 @@ pub(super) async fn remove(
     State(context): State<Context>,
     Path(name): Path<String>,
     caller: Caller,
+    scope: Scope,
 ) -> Answer<Json<WriteDone>> {
+    scope.check_whole()?;
     let deployment = known_name(&name)?;
     let command = Command::Deployment(DeploymentCommand::Remove { deployment });
     write(&context, command, &caller, &[]).await

@@ -218,7 +218,6 @@ fn of_cluster() -> OpenApiRouter<Context> {
         .routes(routes!(nodes::drain))
         .routes(routes!(nodes::undrain))
         .routes(routes!(nodes::label))
-        .routes(routes!(deployments::remove))
         .routes(routes!(deployments::stop))
         .routes(routes!(deployments::start))
         .routes(routes!(rollouts::steer))
@@ -239,7 +238,7 @@ fn of_cluster() -> OpenApiRouter<Context> {
 /// The same about the deployment that the path names: what a build server does with its own.
 fn of_one_named() -> OpenApiRouter<Context> {
     OpenApiRouter::new()
-        .routes(routes!(deployments::show))
+        .routes(routes!(deployments::show, deployments::remove))
         .routes(routes!(deployments::scale))
         .routes(routes!(deployments::restart))
         .routes(routes!(deployments::rollback))
