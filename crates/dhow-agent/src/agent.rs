@@ -24,6 +24,7 @@ use crate::keeper::{Ask, Incoming, Keeper, KeeperStatus, Memory};
 use crate::last_words::LastWords;
 use crate::ledger::{Ledger, LedgerError};
 use crate::limits::{ASKS_MAX, HAPPENINGS_MAX, WORK_PER_CORE};
+use crate::logins;
 use crate::logs;
 use crate::net_check;
 use crate::ports::Ports;
@@ -137,6 +138,10 @@ impl Agent {
         let (asks, asks_receiver) = mpsc::channel(ASKS_MAX);
         let (names, names_receiver) = watch::channel(Arc::default());
         let (settled, settled_receiver) = watch::channel(false);
+        options
+            .drivers
+            .logins
+            .set(logins::source(Arc::clone(&options.session)));
         let context = Arc::new(Context {
             place: NodePlace {
                 node: options.node,

@@ -21,6 +21,7 @@ pub mod mirror;
 pub mod placement;
 pub mod plan;
 pub mod rebalance;
+pub mod registries;
 pub mod replica;
 pub mod restart;
 pub mod rollout;

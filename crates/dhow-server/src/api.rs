@@ -34,6 +34,7 @@ mod plan;
 mod problem;
 mod progress;
 mod rebalance;
+mod registries;
 mod replicas;
 mod rollouts;
 mod router;

@@ -21,8 +21,8 @@ use super::forward::OfLeader;
 use super::problem::ApiProblem;
 use super::{
     audit, body, cluster, crons, deploy, deployments, events, exec, forward, health, images, internal, logs,
-    metrics, net_check, nodes, openapi, past, plan, progress, rebalance, replicas, rollouts, secrets,
-    sources, tokens, upgrade, volumes, worker_ca, worker_tokens,
+    metrics, net_check, nodes, openapi, past, plan, progress, rebalance, registries, replicas, rollouts,
+    secrets, sources, tokens, upgrade, volumes, worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
 use crate::gateway::{NodeGateway, worker_poll_routes, worker_routes};
@@ -227,6 +227,8 @@ fn of_cluster() -> OpenApiRouter<Context> {
         .routes(routes!(crons::start))
         .routes(routes!(secrets::list))
         .routes(routes!(secrets::set, secrets::remove))
+        .routes(routes!(registries::list))
+        .routes(routes!(registries::login, registries::logout))
         .routes(routes!(sources::list))
         .routes(routes!(sources::set, sources::remove))
         .routes(routes!(sources::sync))

@@ -378,6 +378,17 @@ const ALL: &[Examples] = &[
         )],
     ),
     (
+        &["login"],
+        &[
+            (
+                "dhow login ghcr.io -u me --password-stdin < token",
+                "for all nodes that pull from there",
+            ),
+            ("dhow login --ls", "the registries"),
+        ],
+    ),
+    (&["logout"], &[("dhow logout ghcr.io", "")]),
+    (
         &["completions"],
         &[("dhow completions bash > /etc/bash_completion.d/dhow", "")],
     ),
