@@ -92,13 +92,13 @@ pub struct CanaryShare {
 impl CanaryShare {
     /// None while no canary is tried.
     pub fn of(service: &Service) -> Option<Self> {
-        service.canary_base()?;
+        let base = service.canary_base()?;
         let info = service.target_info()?;
         let canary = service.canary_count();
         let generations = service.generations.iter();
         let generations = generations.filter(|(_, known)| known.template == info.template);
         Some(Self {
-            number: info.template.0,
+            number: base.0,
             generations: generations.map(|(generation, _)| *generation).collect(),
             share: canary,
             of: service.count_total().saturating_add(canary),

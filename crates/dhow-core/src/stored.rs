@@ -213,6 +213,7 @@ const FORM_SEVEN: Lengths = Lengths {
         ("Deployment", 10),
         ("NodeInfo", 11),
         ("Replica", 10),
+        ("Rollout", 3),
         ("Service", 25),
     ],
     variant_fields: &[],

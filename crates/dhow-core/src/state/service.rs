@@ -196,7 +196,8 @@ impl Service {
         (trial.settings == next.id).then_some((next, trial))
     }
 
-    /// The generation in which the version before is started, while a canary of the target is tried.
+    /// The generation in which the version before is started, while a canary of the target is tried. Each canary has
+    /// another one, also where two of them run the same: it tells what was counted of one from the next.
     pub fn canary_base(&self) -> Option<Generation> {
         match self.rollout.as_ref()?.stage {
             Stage::Canary { base } => Some(base),

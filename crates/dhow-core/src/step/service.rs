@@ -311,6 +311,23 @@ fn add_base(service: &mut Service, before: Option<&Rollout>, target: &Arc<Genera
     service.target
 }
 
+/// Makes another canary of what runs as one: what was counted of the one before says nothing of it.
+pub(super) fn try_canary_anew(service: &mut Service, now: crate::time::ClusterTime) {
+    let before = service.rollout.clone();
+    let Some(target) = service.target_info().cloned() else {
+        return;
+    };
+    if service.canary_base().is_none() {
+        return;
+    }
+    let base = add_base(service, before.as_ref(), &target);
+    add_generation(service, target.template, &target.spec, target.next.clone());
+    if let Some(rollout) = &mut service.rollout {
+        rollout.stage = Stage::Canary { base };
+        rollout.tried_anew = Some(now);
+    }
+}
+
 /// Gives the replicas of a template another spec that runs the same. Answers which nodes must hear of it. Where all keep
 /// failing there is nothing to lose, and maybe nothing that could try: a wrong port or check is mended at once.
 fn resettle(service: &mut Service, known: &GenerationInfo, asked: &Asked<'_>) -> Heard {

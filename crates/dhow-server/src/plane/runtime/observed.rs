@@ -110,11 +110,9 @@ impl Observed {
         for count in known.flat_map(|(_, counts)| counts) {
             let id = state.service_ids.get(&count.service);
             let service = id.and_then(|id| state.service(*id));
-            let Some(info) = service.and_then(|service| service.target_info()) else {
-                continue;
-            };
-            if let (Some(id), true) = (id, info.template.0 == count.number) {
-                let sum = book.entry((*id, info.template)).or_default();
+            let base = service.and_then(|service| service.canary_base());
+            if let (Some(id), Some(base)) = (id, base.filter(|base| base.0 == count.number)) {
+                let sum = book.entry((*id, base)).or_default();
                 *sum = sum.plus(count.figures);
             }
         }

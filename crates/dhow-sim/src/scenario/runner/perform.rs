@@ -113,10 +113,9 @@ impl Runner {
         let found = self.lab.state.service_named(&target.deployment, &name);
         let service = found.filter(|service| service.canary_base().is_some());
         let service = service.ok_or("there is no such service with a canary")?;
-        let template = service.target_info().map(|info| info.template);
-        if let Some(template) = template {
+        if let Some(base) = service.canary_base() {
             let id = service.id;
-            self.lab.figures.insert((id, template), figures);
+            self.lab.figures.insert((id, base), figures);
         }
         Ok(Vec::new())
     }
