@@ -22,6 +22,7 @@ pub mod plan;
 pub mod replica;
 pub mod restart;
 pub mod rollout;
+pub mod scaler;
 pub mod spec;
 pub mod state;
 pub mod step;

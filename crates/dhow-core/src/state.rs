@@ -17,6 +17,7 @@ mod registry;
 mod replica;
 mod rollout;
 mod runs;
+mod scaling;
 mod service;
 mod settings;
 mod worker_cas;
@@ -42,6 +43,7 @@ pub use registry::{
 pub use replica::{Replica, Wanted};
 pub use rollout::{Rollout, Stage};
 pub use runs::{DueSpan, DueTimes, RunEnd, RunOutcome, ScheduleRun};
+pub use scaling::{ScaleHold, Scaling};
 pub use service::{GenerationInfo, Service};
 pub use settings::{NextSettings, Trial};
 pub use worker_cas::WorkerCaGenerations;

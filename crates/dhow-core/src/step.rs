@@ -19,6 +19,7 @@ mod restart;
 mod rollout;
 mod runs;
 mod scaled;
+mod scaling;
 mod service;
 mod settings;
 mod sources;
@@ -137,6 +138,8 @@ fn is_edit(command: &Command) -> bool {
             | DeploymentCommand::Rollback { .. }
             | DeploymentCommand::StartRun { .. }
             | DeploymentCommand::Steer { .. }
+            | DeploymentCommand::Hold { .. }
+            | DeploymentCommand::EndHold { .. }
             | DeploymentCommand::ApplyManifests { .. } => true,
             DeploymentCommand::RecordConflicted { .. } => false,
         },

@@ -209,9 +209,9 @@ const FORM_SIX: Lengths = Lengths {
 };
 
 const FORM_SEVEN: Lengths = Lengths {
-    fields: &[],
+    fields: &[("Service", 25)],
     variant_fields: &[],
-    variants: &[],
+    variants: &[("DeploymentCommand", 9), ("PlanCommand", 14), ("Stale", 10)],
 };
 
 impl State {

@@ -12,6 +12,7 @@ pub mod leases;
 pub mod log;
 pub mod runtime;
 pub mod scale;
+pub mod scaler;
 pub mod secrets;
 pub mod services;
 pub mod stabilization;

@@ -27,7 +27,6 @@ mod scale;
 mod storage;
 mod suggest;
 mod texts;
-mod unsupported;
 mod vocabulary;
 mod words;
 mod worker;
@@ -87,5 +86,4 @@ fn check_service(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFind
     placement::check(at, spec, findings);
     host::check(at, spec, findings);
     devices::check(at, spec, findings);
-    unsupported::check(at, spec, findings);
 }

@@ -10,6 +10,7 @@ use super::failed_on::FailedOn;
 use super::replica::Replica;
 use super::rollout::{Rollout, Stage};
 use super::runs::{DueTimes, ScheduleRun};
+use super::scaling::Scaling;
 use super::settings::{NextSettings, Trial};
 use crate::amount::Amount;
 use crate::ids::{Generation, NodeId, RoleId, RoleName, ServiceId, ServiceKey, SettingsId, Slot, Template};
@@ -85,6 +86,9 @@ pub struct Service {
     pub late: Option<ClusterTime>,
     #[serde(default)]
     pub rollout: Option<Rollout>,
+    /// Of an adaptive service whose count was changed.
+    #[serde(default)]
+    pub scaling: Option<Scaling>,
 }
 
 impl Service {

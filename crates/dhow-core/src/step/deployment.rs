@@ -6,7 +6,7 @@ use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
 use super::{
-    callers, cluster, completed, files, jobs, quarantine, replicas, restart, rollout, runs, service,
+    callers, cluster, completed, files, jobs, quarantine, replicas, restart, rollout, runs, scaling, service,
     settings, sources, stages,
 };
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
@@ -80,6 +80,17 @@ pub(super) fn apply(
             action,
             author,
         } => stages::steer(state, deployment, service.as_ref(), (*action, author), sink),
+        DeploymentCommand::Hold {
+            deployment,
+            changes,
+            span,
+            author,
+        } => scaling::hold(state, deployment, changes, (*span, author), sink),
+        DeploymentCommand::EndHold {
+            deployment,
+            services,
+            author,
+        } => scaling::end_hold(state, deployment, services, author, sink),
     }
 }
 
@@ -127,6 +138,7 @@ fn check_asked(state: &State, spec: &DeploymentSpec) -> Result<(), Refused> {
     callers::check_level(state, spec)?;
     jobs::check_level(state, spec)?;
     stages::check_level(state, spec)?;
+    scaling::check_level(state, spec)?;
     files::check_level(state, spec)
 }
 
@@ -471,6 +483,7 @@ fn scale(
     let mut checked = Vec::with_capacity(changes.len());
     for change in changes {
         let id = service_in(state, &deployment, &change.service)?;
+        scaling::refuse_adaptive(state, id, change)?;
         checked.push((id, role_to_scale(state, id, change)?, change.replicas));
     }
     let now = state.time;
@@ -502,7 +515,7 @@ fn scale(
     })
 }
 
-fn role_to_scale(state: &State, id: ServiceId, change: &ScaleChange) -> Result<RoleId, Refused> {
+pub(super) fn role_to_scale(state: &State, id: ServiceId, change: &ScaleChange) -> Result<RoleId, Refused> {
     let service = state.service(id).ok_or(Missing::ServiceId(id))?;
     let name = || change.service.clone();
     if change.replicas > State::REPLICAS_PER_SERVICE_MAX {

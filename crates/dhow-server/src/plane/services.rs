@@ -19,6 +19,7 @@ mod overview;
 mod progress;
 mod replicas;
 mod rollouts;
+mod scaling;
 mod select;
 mod sum;
 mod wall_times;

@@ -367,7 +367,14 @@ impl Node {
             heard_ms: turn.now_ms,
         };
         let session = self.sessions;
-        self.tell(CoreInput::Paced(Pace { ttl_secs, session }), turn.now_ms);
+        self.tell(
+            CoreInput::Paced(Pace {
+                ttl_secs,
+                session,
+                ..Pace::default()
+            }),
+            turn.now_ms,
+        );
     }
 
     fn reported(&mut self, answer: Option<(dhow_agent::ReportAnswer, u32)>, now_ms: u64) {

@@ -34,6 +34,7 @@ mod page;
 mod raft;
 mod remote;
 mod rollouts;
+mod scaling;
 mod sources;
 mod static_mode;
 mod support;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use imbl::OrdSet;
 
 use super::super::chosen::chosen;
-use super::super::{Absent, CanaryShare, Directory, Interest, Listing, READY_MAX};
+use super::super::{Absent, CanaryShare, Directory, Interest, Listing, READY_MAX, cold_start_of};
 use super::{Delta, DirectoryIndex, certificates_of, is_open, ready_of};
 use crate::ids::{DeploymentName, NodeId, ServiceId, ServiceKey};
 use crate::state::{Node, Service, State};
@@ -153,7 +153,8 @@ pub(in crate::directory) fn certificates_in(state: &State, scope: &Scope) -> BTr
 }
 
 fn fresh(state: &State, service: &Service) -> Option<(ServiceKey, Listing)> {
-    let endpoints = &service.spec()?.endpoints;
+    let spec = service.spec()?;
+    let endpoints = &spec.endpoints;
     if endpoints.is_empty() {
         return None;
     }
@@ -161,6 +162,7 @@ fn fresh(state: &State, service: &Service) -> Option<(ServiceKey, Listing)> {
         endpoints: endpoints.as_slice().into(),
         ready: ready_of(state, service),
         canary: CanaryShare::of(service),
+        cold_start: cold_start_of(spec),
     };
     Some((service.key.clone(), listing))
 }

@@ -130,8 +130,8 @@ async fn what_nodes_measure_and_their_leases_are_shown() {
         endpoints: Vec::new(),
         canaries: Vec::new(),
     };
-    view.observed().used(&state, NodeId(1), usage.clone());
-    view.observed().used(&state, NodeId(9), usage);
+    view.observed().used(&state, NodeId(1), usage.clone(), 0);
+    view.observed().used(&state, NodeId(9), usage, 0);
     assert_eq!(view.observed().usage(NodeId(9)), None, "there is no such node");
     view.observed().renewed(NodeId(1), WALL_UNIX_SECS, 20, 10);
     view.observed().renewed(NodeId(1), WALL_UNIX_SECS + 5, 30, 10);
@@ -460,6 +460,8 @@ async fn an_endpoint_that_was_called_has_its_series() {
         endpoint: "http".into(),
         requests_milli: 1_500,
         errors_milli: 0,
+        in_flight: 0,
+        waiting: 0,
     };
     let usage = NodeUsage {
         endpoints: vec![rate],
@@ -468,7 +470,7 @@ async fn an_endpoint_that_was_called_has_its_series() {
     let view = world.handle.view();
     for _ in 0..2 {
         // The newest figures of a node take the place of those before.
-        view.observed().used(&view.state(), NodeId(1), usage.clone());
+        view.observed().used(&view.state(), NodeId(1), usage.clone(), 0);
     }
     let status: DeploymentStatus = world.get("/api/v1/deployments/shop").await.json();
     assert_eq!(status.served[0].requests_per_second, Some(1.5));
