@@ -124,6 +124,7 @@ async fn what_nodes_measure_and_their_leases_are_shown() {
         started_unix_secs: Some(WALL_UNIX_SECS + 500),
     };
     let usage = NodeUsage {
+        tells_calls: true,
         cpu_milli: 900,
         memory_bytes: 1_000,
         replicas: vec![(name, used)],
@@ -426,6 +427,7 @@ async fn an_endpoint_that_was_called_has_its_series() {
     let mut latency = vec![0; LATENCY_BOUNDS_US.len() + 1];
     (latency[0], latency[2]) = (3, 1);
     world.door.set_figures(vec![EndpointFigures {
+        waiting: 0,
         id: "shop/web/http".into(),
         requests: 5,
         errors: 1,
