@@ -90,6 +90,9 @@ impl Command {
             | Self::Node(_)
             | Self::Agent(_) => 0,
             Self::Deployment(DeploymentCommand::StartRun { .. }) => crate::step::JOBS_LEVEL,
+            Self::Deployment(DeploymentCommand::Stop { .. } | DeploymentCommand::Start { .. }) => {
+                crate::step::STOP_LEVEL
+            }
             Self::Plan(command) => match command {
                 PlanCommand::Job(_) => crate::step::JOBS_LEVEL,
                 PlanCommand::JudgeCanary { .. } => RolloutSpec::STAGES_SINCE,
@@ -299,6 +302,21 @@ pub enum DeploymentCommand {
         service: Option<ServiceName>,
         action: RolloutAction,
         author: Arc<str>,
+    },
+    /// Nothing of it is to run until somebody starts it, or deploys it again.
+    Stop {
+        deployment: DeploymentName,
+        /// Every service where none is named.
+        service: Option<ServiceName>,
+        author: Arc<str>,
+        wall_unix_secs: i64,
+    },
+    /// What was stopped runs again.
+    Start {
+        deployment: DeploymentName,
+        service: Option<ServiceName>,
+        author: Arc<str>,
+        wall_unix_secs: i64,
     },
     /// A person sets counts of adaptive services, and their scaler leaves them for so long.
     Hold {

@@ -21,7 +21,7 @@ use imbl::OrdSet;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Generation, NodeId, ReplicaName, RoleName, ServiceKey};
-use crate::spec::{Endpoint, RType, ServiceSpec, TimeSpan};
+use crate::spec::{Endpoint, RType, TimeSpan};
 use crate::state::Service;
 
 pub use change::{DirectoryChange, ListingChange};
@@ -81,7 +81,8 @@ pub struct Listing {
 }
 
 /// How long requests wait for the first replica of a service that may have none.
-fn cold_start_of(spec: &ServiceSpec) -> Option<TimeSpan> {
+fn cold_start_of(service: &Service) -> Option<TimeSpan> {
+    let spec = service.spec().filter(|_| !service.is_off())?;
     let cold_start = spec.scale.cold_start();
     cold_start.filter(|_| spec.rtype == RType::Service && spec.replica_groups.is_empty())
 }

@@ -122,7 +122,7 @@ pub fn is_due(state: &State, service: &Service, resize: &Resize) -> bool {
     else {
         return false;
     };
-    if service.removing || service.count_total() != resize.from {
+    if service.is_off() || service.count_total() != resize.from {
         return false;
     }
     let called = called(spec, &bounds, resize.from, &resize.load);

@@ -20,6 +20,7 @@ mod runs;
 mod scaling;
 mod service;
 mod settings;
+mod stopped;
 mod worker_cas;
 
 use imbl::OrdMap;
@@ -46,6 +47,7 @@ pub use runs::{DueSpan, DueTimes, RunEnd, RunOutcome, ScheduleRun};
 pub use scaling::{ScaleHold, Scaling};
 pub use service::{GenerationInfo, Service};
 pub use settings::{NextSettings, Trial};
+pub use stopped::Stopped;
 pub use worker_cas::WorkerCaGenerations;
 
 use crate::ids::{DeploymentName, NodeId, ReplicaKey, Revision, ServiceId, ServiceKey, Term};

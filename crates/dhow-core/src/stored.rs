@@ -211,7 +211,13 @@ const FORM_SIX: Lengths = Lengths {
 const FORM_SEVEN: Lengths = Lengths {
     fields: &[("Service", 25)],
     variant_fields: &[],
-    variants: &[("DeploymentCommand", 9), ("PlanCommand", 14), ("Stale", 10)],
+    variants: &[
+        ("ApiRole", 2),
+        ("DeploymentCommand", 9),
+        ("PlanCommand", 14),
+        ("RunOutcome", 4),
+        ("Stale", 10),
+    ],
 };
 
 impl State {

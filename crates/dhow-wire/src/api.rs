@@ -15,6 +15,7 @@ mod images;
 mod logs;
 mod net_check;
 mod nodes;
+mod past;
 mod plan;
 mod progress;
 mod rollouts;
@@ -24,12 +25,14 @@ mod tokens;
 
 pub use cluster::MemberAddRequest;
 pub use crons::{CronStatus, RunBegun, RunRequest, RunState, RunStatus};
-pub use deployments::{Deployed, RestartRequest, RollbackRequest, ScaleItem, ScaleRequest, WriteDone};
+pub use deployments::{
+    Deployed, RestartRequest, RollbackRequest, ScaleItem, ScaleRequest, StopRequest, WriteDone,
+};
 pub use event::EventDocument;
 pub use exec::{
-    EXEC_FRAME_HEADER_BYTES, EXEC_PAYLOAD_BYTES_MAX, EXEC_REPLICA_HEADER, EXEC_SIGN_EVERY_SECS, EXEC_UPGRADE,
-    ExecClientFrame, ExecExit, ExecFrameError, ExecServerFrame, Terminal, TerminalSize, exec_upgrade,
-    is_term,
+    COPY_UPGRADE, CopyRequest, CopyWay, EXEC_FRAME_HEADER_BYTES, EXEC_PAYLOAD_BYTES_MAX, EXEC_REPLICA_HEADER,
+    EXEC_SIGN_EVERY_SECS, EXEC_UPGRADE, ExecClientFrame, ExecExit, ExecFrameError, ExecServerFrame, Terminal,
+    TerminalSize, exec_upgrade, is_term,
 };
 pub use explain::{ExplainedReplica, ExplainedWait, Explanation};
 pub use health::{HealthDocument, PeerHealthDocument};
@@ -40,6 +43,7 @@ pub use images::{
 pub use logs::{LogRecord, LogStream};
 pub use net_check::{NetCheck, NetStep, NetStepKind, NetVerdict};
 pub use nodes::{NodeDrainRequest, NodeLabelRequest};
+pub use past::{PastDifference, PastGap, PastMoment, PastWindow, SpecDifference};
 pub use plan::{DeploymentPlan, PlanChange, PlannedPlacement, PlannedService, PlannedWait};
 pub use progress::{Progress, ProgressOutcome, ProgressResult, PullingProgress, ServiceProgress};
 pub use rollouts::{RolloutRequest, RolloutStage, RolloutStatus, RolloutVerb};

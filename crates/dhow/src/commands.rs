@@ -1,12 +1,17 @@
 //! The verbs of the command line, one file each.
 
+pub mod at;
 pub mod cluster;
+pub mod complete;
 pub mod completions;
 pub mod convert;
+pub mod cp;
 pub mod cron;
 pub mod daemon;
 pub mod dashboard;
+pub mod debug;
 pub mod deploy;
+pub mod diff;
 pub mod doctor;
 pub mod events;
 pub mod exec;
@@ -29,7 +34,9 @@ pub mod scale;
 pub mod schema;
 pub mod secret;
 pub mod source;
+pub mod start;
 pub mod status;
+pub mod stop;
 pub mod token;
 pub mod up;
 pub mod validate;
@@ -56,20 +63,25 @@ pub fn run(cli: Cli) -> Exit {
         Command::Completions(args) => offline(host, || completions::run(args)),
         Command::Man(args) => offline(host, || man::run(args)),
         Command::Doctor(args) => offline(host, || doctor::run(args)),
+        Command::Debug(args) => offline(host, || debug::run(args)),
         Command::Plan(args) => online(host, async |client| plan::run(args, &client).await),
         Command::Deploy(args) => online(host, async |client| deploy::run(args, &client).await),
         Command::Status(args) => online(host, async |client| status::run(args, &client).await),
         Command::Ps(args) => online(host, async |client| ps::run(args, &client).await),
         Command::Logs(args) => online(host, async |client| logs::run(args, &client).await),
         Command::Exec(args) => online(host, async |client| exec::run(args, &client).await),
+        Command::Cp(args) => online(host, async |client| cp::run(args, &client).await),
         Command::PortForward(args) => online(host, async |client| port_forward::run(args, &client).await),
         Command::Scale(args) => online(host, async |client| scale::run(args, &client).await),
+        Command::Stop(args) => online(host, async |client| stop::run(args, &client).await),
+        Command::Start(args) => online(host, async |client| start::run(args, &client).await),
         Command::Restart(args) => online(host, async |client| restart::run(args, &client).await),
         Command::Rm(args) => online(host, async |client| rm::run(args, &client).await),
         Command::History(args) => online(host, async |client| history::run(args, &client).await),
         Command::Rollback(args) => online(host, async |client| rollback::run(args, &client).await),
         Command::Rollout(args) => online(host, async |client| rollout::run(args, &client).await),
         Command::Explain(args) => online(host, async |client| explain::run(args, &client).await),
+        Command::Diff(args) => online(host, async |client| diff::run(args, &client).await),
         Command::Events(args) => online(host, async |client| events::run(args, &client).await),
         Command::Dashboard(args) => online(host, async |client| dashboard::run(args, client).await),
         Command::Cron(args) => online(host, async |client| cron::run(args, &client).await),

@@ -267,7 +267,7 @@ impl DirectoryIndex {
         let same = known.map(|known| &known.listing.endpoints);
         let same = same.filter(|known| known[..] == *endpoints).cloned();
         let canary = CanaryShare::of(service);
-        let cold_start = service.spec().and_then(|spec| cold_start_of(spec));
+        let cold_start = cold_start_of(service);
         let is_same = known.is_some_and(|known| {
             let Listing {
                 ready: before,

@@ -49,10 +49,10 @@ impl ScalerWatch {
         let bounds = Bounds::of(service.spec()?)?;
         let called = called_for(service, load)?;
         let from = service.count_total();
-        if service.removing || called.replicas >= from || !load.is_whole {
+        if service.is_off() || called.replicas >= from || !load.is_whole {
             self.low.remove(&service.id);
         }
-        if service.removing {
+        if service.is_off() {
             return None;
         }
         if called.replicas > from {

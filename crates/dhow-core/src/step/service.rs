@@ -139,6 +139,7 @@ fn make(state: &mut State, key: ServiceKey, spec: &Arc<ServiceSpec>) -> ServiceI
         due_times: DueTimes::default(),
         late: None,
         rollout: None,
+        stopped: None,
         scaling: None,
     };
     state.service_ids.insert(key, id);

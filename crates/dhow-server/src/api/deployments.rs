@@ -9,43 +9,66 @@ use dhow_core::ids::{DeploymentName, DeploymentRevision, NameError, RoleName, Se
 use dhow_core::spec::TimeSpan;
 use dhow_core::step::rollback_target;
 use dhow_wire::api::{
-    Deployed, Explanation, HistoryEntry, RestartRequest, RollbackRequest, ScaleItem, ScaleRequest, WriteDone,
+    Deployed, Explanation, HistoryEntry, RestartRequest, RollbackRequest, ScaleItem, ScaleRequest,
+    StopRequest, WriteDone,
 };
 use dhow_wire::{DeploymentStatus, Problem, ProblemCode};
 use serde::Deserialize;
 
+use super::access::Scope;
 use super::caller::Caller;
 use super::context::Context;
 use super::deploy::deployed;
 use super::extract::{self, OptionalJson, Path, Query};
 use super::limits::SCALE_CHANGES_MAX;
+use super::past::AtQuery;
 use super::problem::{Answer, ApiProblem};
 use crate::plane::certificate_look::CertificateLook;
-use crate::plane::services::NoSuchName;
+use crate::plane::services::{NoSuchName, ServiceManager};
 
 /// Every deployment with its services.
 #[utoipa::path(
     get, path = "/api/v1/deployments", tag = "deployments",
+    params(("at" = Option<u64>, Query, description = "As it was at this revision of the state, as the server that answers has kept it")),
     responses((status = 200, body = Vec<DeploymentStatus>))
 )]
-pub(super) async fn list(State(context): State<Context>) -> Json<Vec<DeploymentStatus>> {
+pub(super) async fn list(
+    State(context): State<Context>,
+    Query(query): Query<AtQuery>,
+    scope: Scope,
+) -> Answer<Json<Vec<DeploymentStatus>>> {
+    if let Some(moment) = context.asked_moment(&query).await? {
+        let mut all = ServiceManager::listed_at(&moment, |listings| listings.deployments());
+        all.retain(|status| scope.tells(Some(&status.deployment)));
+        return Ok(Json(all));
+    }
     let mut all = context.manager().deployments();
+    all.retain(|status| scope.tells(Some(&status.deployment)));
     for status in &mut all {
         let notes = certificate_notes(&context, &status.deployment, None);
         status.notes.extend(notes);
     }
-    Json(all)
+    Ok(Json(all))
 }
 
 /// One deployment.
 #[utoipa::path(
-    get, path = "/api/v1/deployments/{name}", tag = "deployments", params(("name" = String, Path)),
+    get, path = "/api/v1/deployments/{name}", tag = "deployments",
+    params(
+        ("name" = String, Path),
+        ("at" = Option<u64>, Query, description = "As it was at this revision of the state")
+    ),
     responses((status = 200, body = DeploymentStatus))
 )]
 pub(super) async fn show(
     State(context): State<Context>,
     Path(name): Path<String>,
+    Query(query): Query<AtQuery>,
 ) -> Answer<Json<DeploymentStatus>> {
+    if let Some(moment) = context.asked_moment(&query).await? {
+        let found = ServiceManager::listed_at(&moment, |listings| listings.deployment(&name));
+        return Ok(Json(found?));
+    }
     let mut status = context.manager().deployment(&name)?;
     status.notes.extend(certificate_notes(&context, &name, None));
     Ok(Json(status))
@@ -84,12 +107,14 @@ pub(super) async fn history(
 #[derive(Deserialize)]
 pub(super) struct Explain {
     name: String,
+    at: Option<u64>,
 }
 
 /// Why a service or a replica is where it is, or why it is not running.
 #[utoipa::path(
     get, path = "/api/v1/deployments/{name}/explain", tag = "deployments",
-    params(("name" = String, Path), ("name" = String, Query, description = "A service, or a replica's id")),
+    params(("name" = String, Path), ("name" = String, Query, description = "A service, or a replica's id"),
+        ("at" = Option<u64>, Query, description = "As it was at this revision of the state")),
     responses((status = 200, body = Explanation))
 )]
 pub(super) async fn explain(
@@ -97,6 +122,11 @@ pub(super) async fn explain(
     Path(name): Path<String>,
     Query(what): Query<Explain>,
 ) -> Answer<Json<Explanation>> {
+    let asked = AtQuery { at: what.at };
+    if let Some(moment) = context.asked_moment(&asked).await? {
+        let found = ServiceManager::listed_at(&moment, |listings| listings.explain(&name, &what.name));
+        return Ok(Json(found?));
+    }
     let mut explanation = context.manager().explain(&name, &what.name)?;
     let notes = certificate_notes(&context, &name, Some(&what.name));
     explanation.lines.extend(notes);
@@ -219,6 +249,58 @@ pub(super) async fn restart(
     let service = service.map(|name| checked(ServiceName::new(name))).transpose()?;
     let command = Command::Deployment(DeploymentCommand::Restart { deployment, service });
     write(&context, command, &caller, &body.bytes).await
+}
+
+/// Stops a service, or all: nothing of it runs until it is started or deployed again. What it is to have stays.
+#[utoipa::path(
+    post, path = "/api/v1/deployments/{name}/stop", tag = "deployments", params(("name" = String, Path)),
+    request_body = Option<StopRequest>, responses((status = 200, body = Deployed))
+)]
+pub(super) async fn stop(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    caller: Caller,
+    body: OptionalJson<StopRequest>,
+) -> Answer<Json<Deployed>> {
+    let (deployment, service) = stop_target(&name, &body.value)?;
+    let command = DeploymentCommand::Stop {
+        deployment,
+        service,
+        author: caller.author().await,
+        wall_unix_secs: context.wall_unix_secs(),
+    };
+    let request = caller.request_id(&body.bytes);
+    let applied = context.write(Command::Deployment(command), request).await?;
+    Ok(Json(deployed(&name, applied)?))
+}
+
+/// Runs again what was stopped.
+#[utoipa::path(
+    post, path = "/api/v1/deployments/{name}/start", tag = "deployments", params(("name" = String, Path)),
+    request_body = Option<StopRequest>, responses((status = 200, body = Deployed))
+)]
+pub(super) async fn start(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    caller: Caller,
+    body: OptionalJson<StopRequest>,
+) -> Answer<Json<Deployed>> {
+    let (deployment, service) = stop_target(&name, &body.value)?;
+    let command = DeploymentCommand::Start {
+        deployment,
+        service,
+        author: caller.author().await,
+        wall_unix_secs: context.wall_unix_secs(),
+    };
+    let request = caller.request_id(&body.bytes);
+    let applied = context.write(Command::Deployment(command), request).await?;
+    Ok(Json(deployed(&name, applied)?))
+}
+
+fn stop_target(name: &str, asked: &StopRequest) -> Answer<(DeploymentName, Option<ServiceName>)> {
+    let service = asked.service.as_deref();
+    let service = service.map(|name| checked(ServiceName::new(name))).transpose()?;
+    Ok((known_name(name)?, service))
 }
 
 /// Brings an earlier revision back, as a new one.

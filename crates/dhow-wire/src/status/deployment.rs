@@ -66,6 +66,8 @@ pub enum DeploymentState {
     Removing,
     /// The last good revision was put back and fails as well.
     RevertFailed,
+    /// People have stopped all of its services.
+    Stopped,
 }
 
 impl DeploymentState {
@@ -80,6 +82,7 @@ impl DeploymentState {
             Self::Failed => "failed",
             Self::Removing => "removing",
             Self::RevertFailed => "revert_failed",
+            Self::Stopped => "stopped",
         }
     }
 }

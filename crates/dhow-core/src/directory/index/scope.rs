@@ -153,8 +153,7 @@ pub(in crate::directory) fn certificates_in(state: &State, scope: &Scope) -> BTr
 }
 
 fn fresh(state: &State, service: &Service) -> Option<(ServiceKey, Listing)> {
-    let spec = service.spec()?;
-    let endpoints = &spec.endpoints;
+    let endpoints = &service.spec()?.endpoints;
     if endpoints.is_empty() {
         return None;
     }
@@ -162,7 +161,7 @@ fn fresh(state: &State, service: &Service) -> Option<(ServiceKey, Listing)> {
         endpoints: endpoints.as_slice().into(),
         ready: ready_of(state, service),
         canary: CanaryShare::of(service),
-        cold_start: cold_start_of(spec),
+        cold_start: cold_start_of(service),
     };
     Some((service.key.clone(), listing))
 }
