@@ -29,6 +29,7 @@ pub mod status;
 pub mod stop;
 mod table;
 pub mod target;
+pub mod volume;
 pub mod wait;
 
 pub use shown::{ERROR, Shown, word, yes_no};

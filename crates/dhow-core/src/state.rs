@@ -21,6 +21,7 @@ mod scaling;
 mod service;
 mod settings;
 mod stopped;
+mod volumes;
 mod worker_cas;
 
 use imbl::OrdMap;
@@ -48,6 +49,7 @@ pub use scaling::{ScaleHold, Scaling};
 pub use service::{GenerationInfo, Service};
 pub use settings::{NextSettings, Trial};
 pub use stopped::Stopped;
+pub use volumes::Apart;
 pub use worker_cas::WorkerCaGenerations;
 
 use crate::ids::{DeploymentName, NodeId, ReplicaKey, Revision, ServiceId, ServiceKey, Term};

@@ -25,6 +25,7 @@ mod settings;
 mod sources;
 mod stages;
 mod stopped;
+mod volumes;
 mod worker_cas;
 
 use std::sync::Arc;
@@ -39,6 +40,7 @@ pub use deployment::rollback_target;
 pub(crate) use files::{SINCE_LEVEL as FILES_LEVEL, named_contents};
 pub(crate) use jobs::SINCE_LEVEL as JOBS_LEVEL;
 pub(crate) use stopped::SINCE_LEVEL as STOP_LEVEL;
+pub(crate) use volumes::SINCE_LEVEL as VOLUMES_LEVEL;
 
 /// Applies one entry, and tells the sink what that changes.
 pub fn step(state: &mut State, entry: &Entry, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {
@@ -139,6 +141,7 @@ fn is_edit(command: &Command) -> bool {
             | DeploymentCommand::Restart { .. }
             | DeploymentCommand::Rollback { .. }
             | DeploymentCommand::StartRun { .. }
+            | DeploymentCommand::BindVolume { .. }
             | DeploymentCommand::Steer { .. }
             | DeploymentCommand::Stop { .. }
             | DeploymentCommand::Start { .. }

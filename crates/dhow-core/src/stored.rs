@@ -209,7 +209,7 @@ const FORM_SIX: Lengths = Lengths {
 };
 
 const FORM_SEVEN: Lengths = Lengths {
-    fields: &[("Service", 25)],
+    fields: &[("NodeInfo", 11), ("Service", 25)],
     variant_fields: &[],
     variants: &[
         ("ApiRole", 2),

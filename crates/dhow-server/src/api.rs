@@ -40,6 +40,7 @@ mod secrets;
 mod serve;
 mod sources;
 mod tokens;
+mod volumes;
 mod worker_api;
 mod worker_ca;
 mod worker_tokens;

@@ -7,7 +7,7 @@ use imbl::OrdMap;
 use super::scaled::{self, Scaled};
 use super::{
     callers, cluster, completed, files, jobs, quarantine, replicas, restart, rollout, runs, scaling, service,
-    settings, sources, stages, stopped,
+    settings, sources, stages, stopped, volumes,
 };
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
@@ -69,6 +69,10 @@ pub(super) fn apply(
             author,
             wall_unix_secs,
         } => record_conflicted(state, spec, author, *wall_unix_secs, sink),
+        DeploymentCommand::BindVolume { deployment, .. } => {
+            present(state, deployment)?;
+            volumes::apply(state, command)
+        }
         DeploymentCommand::StartRun { deployment, service } => runs::start(state, deployment, service, sink),
         DeploymentCommand::Steer {
             deployment,
@@ -138,6 +142,7 @@ fn check_asked(state: &State, spec: &DeploymentSpec) -> Result<(), Refused> {
     jobs::check_level(state, spec)?;
     stages::check_level(state, spec)?;
     scaling::check_level(state, spec)?;
+    volumes::check_level(state, spec)?;
     files::check_level(state, spec)
 }
 

@@ -3,6 +3,7 @@
 mod files;
 mod late;
 mod sources;
+mod volumes;
 mod who;
 
 use std::sync::Arc;
@@ -58,6 +59,7 @@ impl Cluster {
             tries_settings: false,
             mounts_files: false,
             runs_steps: false,
+            volumes: crate::spec::VolumeSupport::Named,
             mesh_addr: None,
         };
         cluster.apply(Command::Node(NodeCommand::Register {

@@ -23,6 +23,7 @@ mod rollouts;
 mod scaling;
 mod select;
 mod sum;
+pub(crate) mod volumes;
 mod wall_times;
 
 pub use callers::may_call;

@@ -253,6 +253,42 @@ const ALL: &[Examples] = &[
         &["cluster", "rotate-worker-ca"],
         &[("dhow cluster rotate-worker-ca", "")],
     ),
+    (
+        &["volume", "ls"],
+        &[
+            ("dhow volume ls", "of every node"),
+            ("dhow volume ls shop", "of one deployment"),
+        ],
+    ),
+    (&["volume", "show"], &[("dhow volume show shop/pgdata", "")]),
+    (
+        &["volume", "rm"],
+        &[("dhow volume rm shop/pgdata --node 2", "that of node 2")],
+    ),
+    (
+        &["volume", "prune"],
+        &[
+            ("dhow volume prune", "shows them and asks"),
+            ("dhow volume prune --yes", ""),
+        ],
+    ),
+    (
+        &["volume", "backup"],
+        &[
+            ("dhow volume backup shop/pgdata pgdata.tar", ""),
+            ("dhow volume backup shop/pgdata - | zstd > pgdata.tar.zst", ""),
+        ],
+    ),
+    (
+        &["volume", "restore"],
+        &[
+            (
+                "dhow stop shop/db --wait && dhow volume restore shop/pgdata pgdata.tar",
+                "",
+            ),
+            ("zstd -dc pgdata.tar.zst | dhow volume restore shop/pgdata -", ""),
+        ],
+    ),
     (&["image", "ls"], &[("dhow image ls", "of this node")]),
     (&["image", "pull"], &[("dhow image pull nginx:1.27", "")]),
     (

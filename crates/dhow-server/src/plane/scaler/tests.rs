@@ -71,6 +71,7 @@ impl World {
                 mounts_files: true,
                 runs_steps: true,
                 mesh_addr: None,
+                volumes: Default::default(),
             });
             let node = NodeId(node);
             world

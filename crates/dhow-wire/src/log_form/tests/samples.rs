@@ -45,7 +45,7 @@ variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
     Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer, Stop, Start,
-    Hold, EndHold);
+    BindVolume, Hold, EndHold);
 variants!(plan_name, PLAN, PlanCommand:
     Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired,
     TrySettings, AdoptSettings, Job, JudgeCanary, Resize);
@@ -112,6 +112,7 @@ pub fn info() -> Arc<NodeInfo> {
         tries_settings: false,
         mounts_files: true,
         runs_steps: true,
+        volumes: dhow_core::spec::VolumeSupport::Sized,
         mesh_addr: Some("10.0.0.7:3672".into()),
     })
 }
@@ -384,6 +385,12 @@ fn deployment() -> Vec<DeploymentCommand> {
             service: None,
             author: "operator".into(),
             wall_unix_secs: 1_700_000_006,
+        },
+        DeploymentCommand::BindVolume {
+            deployment: shop(),
+            volume: "data".into(),
+            node: NodeId(2),
+            kept: true,
         },
         DeploymentCommand::Hold {
             deployment: shop(),
