@@ -18,7 +18,8 @@ use crate::ids::{
 };
 use crate::replica::{Machine, ReplicaEvent};
 use crate::rollout::Judgement;
-use crate::spec::{DeploymentSpec, RolloutSpec};
+use crate::scaler::{self, Resize};
+use crate::spec::{DeploymentSpec, RolloutSpec, TimeSpan};
 use crate::state::{ApiToken, Drain, NodeInfo, Request, SourceSettings};
 use crate::time::ClusterTime;
 
@@ -64,6 +65,7 @@ impl Command {
                 (spec.needs_stages(), RolloutSpec::STAGES_SINCE),
                 (spec.has_files(), crate::step::FILES_LEVEL),
                 (spec.needs_volume_rules(), crate::step::VOLUMES_LEVEL),
+                (spec.needs_scaler(), scaler::SINCE_LEVEL),
             ];
             let levels = needs.iter().filter(|(needs, _)| *needs).map(|(_, level)| *level);
             levels.max().unwrap_or(0)
@@ -79,6 +81,9 @@ impl Command {
                 .unwrap_or(0),
             Self::Deployment(DeploymentCommand::Steer { .. }) => RolloutSpec::STAGES_SINCE,
             Self::Deployment(DeploymentCommand::Rebalance { .. }) => crate::step::PLACES_LEVEL,
+            Self::Deployment(DeploymentCommand::Hold { .. } | DeploymentCommand::EndHold { .. }) => {
+                scaler::SINCE_LEVEL
+            }
             Self::Deployment(
                 DeploymentCommand::Remove { .. }
                 | DeploymentCommand::Scale { .. }
@@ -96,6 +101,7 @@ impl Command {
             Self::Plan(command) => match command {
                 PlanCommand::Job(_) => crate::step::JOBS_LEVEL,
                 PlanCommand::JudgeCanary { .. } => RolloutSpec::STAGES_SINCE,
+                PlanCommand::Resize { .. } => scaler::SINCE_LEVEL,
                 PlanCommand::Place { .. }
                 | PlanCommand::Stop { .. }
                 | PlanCommand::Forget { .. }
@@ -329,6 +335,19 @@ pub enum DeploymentCommand {
         moves: Vec<ReplicaMove>,
         author: Arc<str>,
     },
+    /// A person sets counts of adaptive services, and their scaler leaves them for so long.
+    Hold {
+        deployment: DeploymentName,
+        changes: Vec<ScaleChange>,
+        span: TimeSpan,
+        author: Arc<str>,
+    },
+    /// Their scaler decides again.
+    EndHold {
+        deployment: DeploymentName,
+        services: Vec<ServiceName>,
+        author: Arc<str>,
+    },
 }
 
 /// A replica that another node is to have.
@@ -439,6 +458,12 @@ pub enum PlanCommand {
         service: ServiceId,
         generation: Generation,
         judgement: Judgement,
+    },
+    /// Another count of an adaptive service, with the figures that call for it.
+    Resize {
+        service: ServiceId,
+        generation: Generation,
+        resize: Resize,
     },
 }
 

@@ -25,6 +25,7 @@ pub mod registries;
 pub mod replica;
 pub mod restart;
 pub mod rollout;
+pub mod scaler;
 pub mod spec;
 pub mod state;
 pub mod step;

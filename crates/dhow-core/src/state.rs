@@ -17,6 +17,7 @@ mod registry;
 mod replica;
 mod rollout;
 mod runs;
+mod scaling;
 mod service;
 mod settings;
 mod stopped;
@@ -44,6 +45,7 @@ pub use registry::{
 pub use replica::{Replica, Wanted};
 pub use rollout::{Rollout, Stage};
 pub use runs::{DueSpan, DueTimes, RunEnd, RunOutcome, ScheduleRun};
+pub use scaling::{ScaleHold, Scaling};
 pub use service::{GenerationInfo, Service};
 pub use settings::{NextSettings, Trial};
 pub use stopped::Stopped;

@@ -21,6 +21,7 @@ mod restart;
 mod rollout;
 mod runs;
 mod scaled;
+mod scaling;
 mod service;
 mod settings;
 mod sources;
@@ -148,6 +149,8 @@ fn is_edit(command: &Command) -> bool {
             | DeploymentCommand::Stop { .. }
             | DeploymentCommand::Start { .. }
             | DeploymentCommand::Rebalance { .. }
+            | DeploymentCommand::Hold { .. }
+            | DeploymentCommand::EndHold { .. }
             | DeploymentCommand::ApplyManifests { .. } => true,
             DeploymentCommand::RecordConflicted { .. } => false,
         },

@@ -220,6 +220,7 @@ const FORM_SEVEN: Lengths = Lengths {
     variants: &[
         ("ApiRole", 2),
         ("DeploymentCommand", 9),
+        ("PlanCommand", 14),
         ("RunOutcome", 4),
         ("Stale", 10),
     ],

@@ -13,6 +13,7 @@ pub mod log;
 pub mod past;
 pub mod runtime;
 pub mod scale;
+pub mod scaler;
 pub mod secrets;
 pub mod services;
 pub mod stabilization;

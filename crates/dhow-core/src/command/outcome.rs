@@ -62,6 +62,8 @@ pub enum Stale {
     EnoughAtWork,
     #[error("a rule about where the service may be would be broken by now")]
     RuleBroken,
+    #[error("the service has another count by now, or is not to be given another one")]
+    Count,
 }
 
 /// What a command named that is not there.

@@ -10,6 +10,7 @@ use super::failed_on::FailedOn;
 use super::replica::Replica;
 use super::rollout::{Rollout, Stage};
 use super::runs::{DueTimes, ScheduleRun};
+use super::scaling::Scaling;
 use super::settings::{NextSettings, Trial};
 use super::stopped::Stopped;
 use crate::amount::Amount;
@@ -92,6 +93,9 @@ pub struct Service {
     /// People have stopped it, until somebody starts it again.
     #[serde(default)]
     pub stopped: Option<Stopped>,
+    /// Of an adaptive service whose count was changed.
+    #[serde(default)]
+    pub scaling: Option<Scaling>,
 }
 
 impl Service {

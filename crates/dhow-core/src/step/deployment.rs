@@ -7,7 +7,7 @@ use imbl::OrdMap;
 use super::scaled::{self, Scaled};
 use super::{
     callers, cluster, completed, files, jobs, places, quarantine, rebalance, replicas, restart, rollout,
-    runs, service, settings, sources, stages, stopped, volumes,
+    runs, scaling, service, settings, sources, stages, stopped, volumes,
 };
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
@@ -84,6 +84,17 @@ pub(super) fn apply(
             stopped::apply(state, command, sink)
         }
         DeploymentCommand::Rebalance { moves, .. } => rebalance::apply(state, moves),
+        DeploymentCommand::Hold {
+            deployment,
+            changes,
+            span,
+            author,
+        } => scaling::hold(state, deployment, changes, (*span, author), sink),
+        DeploymentCommand::EndHold {
+            deployment,
+            services,
+            author,
+        } => scaling::end_hold(state, deployment, services, author, sink),
     }
 }
 
@@ -132,6 +143,7 @@ fn check_asked(state: &State, spec: &DeploymentSpec) -> Result<(), Refused> {
     jobs::check_level(state, spec)?;
     places::check_level(state, spec)?;
     stages::check_level(state, spec)?;
+    scaling::check_level(state, spec)?;
     volumes::check_level(state, spec)?;
     files::check_level(state, spec)
 }
@@ -478,6 +490,7 @@ fn scale(
     let mut checked = Vec::with_capacity(changes.len());
     for change in changes {
         let id = service_in(state, &deployment, &change.service)?;
+        scaling::refuse_adaptive(state, id, change)?;
         checked.push((id, role_to_scale(state, id, change)?, change.replicas));
     }
     let now = state.time;
@@ -509,7 +522,7 @@ fn scale(
     })
 }
 
-fn role_to_scale(state: &State, id: ServiceId, change: &ScaleChange) -> Result<RoleId, Refused> {
+pub(super) fn role_to_scale(state: &State, id: ServiceId, change: &ScaleChange) -> Result<RoleId, Refused> {
     let service = state.service(id).ok_or(Missing::ServiceId(id))?;
     let name = || change.service.clone();
     if change.replicas > State::REPLICAS_PER_SERVICE_MAX {

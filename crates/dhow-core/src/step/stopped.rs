@@ -70,7 +70,9 @@ pub(super) fn apply(
         | DeploymentCommand::StartRun { .. }
         | DeploymentCommand::Steer { .. }
         | DeploymentCommand::BindVolume { .. }
-        | DeploymentCommand::Rebalance { .. } => Ok(Outcome::Done),
+        | DeploymentCommand::Rebalance { .. }
+        | DeploymentCommand::Hold { .. }
+        | DeploymentCommand::EndHold { .. } => Ok(Outcome::Done),
     }
 }
 

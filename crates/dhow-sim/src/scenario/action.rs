@@ -8,6 +8,7 @@ use dhow_cli::{
 };
 use dhow_core::ids::{DeploymentName, NodeId, Revision};
 use dhow_core::rollout::Figures;
+use dhow_core::scaler::Load;
 use dhow_core::spec::TimeSpan;
 
 use super::node_shape::NodeShape;
@@ -51,6 +52,11 @@ pub(super) enum Action {
     Calls {
         service: NamedTarget,
         figures: Figures,
+    },
+    /// What nodes tell of an adaptive service from now on.
+    Load {
+        service: NamedTarget,
+        load: Load,
     },
     Token(TokenAction),
     Check,

@@ -37,6 +37,7 @@ mod placement;
 mod raft;
 mod remote;
 mod rollouts;
+mod scaling;
 mod sources;
 mod static_mode;
 mod support;

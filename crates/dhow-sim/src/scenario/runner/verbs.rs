@@ -2,7 +2,7 @@
 
 use dhow_cli::endpoints::Viewpoint;
 use dhow_cli::node::{self, DrainArgs, DrainEnd, ShownDrain};
-use dhow_cli::target::{ScaleTarget, Target};
+use dhow_cli::target::{NamedTarget, ScaleTarget, Target};
 use dhow_cli::{
     ERROR, Shown, cron, explain, history, plan, ps, rebalance, restart, rm, rollback, rollout, scale, start,
     status, stop,
@@ -81,7 +81,10 @@ impl Runner {
             Verb::Scale(args) => {
                 let mut said = Ok(Vec::new());
                 for (deployment, targets) in args.by_deployment() {
-                    said = said.and_then(|said| self.scale(deployment, &targets, said));
+                    said = said.and_then(|said| self.scale((deployment, &targets, args.hold), said));
+                }
+                for target in args.releases() {
+                    said = said.and_then(|said| self.release(target, said));
                 }
                 said
             }
@@ -262,8 +265,7 @@ impl Runner {
 
     fn scale(
         &mut self,
-        deployment: &DeploymentName,
-        targets: &[&ScaleTarget],
+        (deployment, targets, hold): (&DeploymentName, &[&ScaleTarget], Option<TimeSpan>),
         mut said: Vec<String>,
     ) -> Answer {
         let changes = targets.iter().map(|target| ScaleChange {
@@ -271,11 +273,30 @@ impl Runner {
             role: target.role.clone(),
             replicas: target.replicas,
         });
-        self.ask(DeploymentCommand::Scale {
-            deployment: deployment.clone(),
-            changes: changes.collect(),
+        let (deployment, changes) = (deployment.clone(), changes.collect());
+        self.ask(match hold {
+            None => DeploymentCommand::Scale { deployment, changes },
+            Some(span) => DeploymentCommand::Hold {
+                deployment,
+                changes,
+                span,
+                author: "user".into(),
+            },
         })?;
-        said.extend(targets.iter().map(|target| scale::said(target)));
+        said.extend(targets.iter().map(|target| scale::said(target, hold)));
+        Ok(said)
+    }
+
+    fn release(&mut self, target: &NamedTarget, mut said: Vec<String>) -> Answer {
+        let Ok(service) = ServiceName::new(&target.name) else {
+            return Ok(said);
+        };
+        self.ask(DeploymentCommand::EndHold {
+            deployment: target.deployment.clone(),
+            services: vec![service],
+            author: "user".into(),
+        })?;
+        said.push(scale::said_released(target));
         Ok(said)
     }
 

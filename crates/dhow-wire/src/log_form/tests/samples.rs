@@ -15,7 +15,8 @@ use dhow_core::ids::{
 };
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
 use dhow_core::rollout::{Counted, Figures, Judgement, Verdict};
-use dhow_core::spec::DeploymentSpec;
+use dhow_core::scaler::{Load, Resize};
+use dhow_core::spec::{DeploymentSpec, TimeSpan};
 use dhow_core::state::{
     ApiRole, ApiToken, Drain, ManifestVersion, NodeInfo, NodeRole, Request, RunEnd, RunOutcome, ScheduleRun,
     State, Stopped,
@@ -45,10 +46,10 @@ variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
     Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer, Stop, Start,
-    BindVolume, Rebalance);
+    BindVolume, Rebalance, Hold, EndHold);
 variants!(plan_name, PLAN, PlanCommand:
     Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired,
-    TrySettings, AdoptSettings, Job, JudgeCanary);
+    TrySettings, AdoptSettings, Job, JudgeCanary, Resize);
 variants!(agent_name, AGENT, AgentCommand: Report, Inventory);
 
 pub fn name_of(command: &Command) -> &'static str {
@@ -400,6 +401,21 @@ fn deployment() -> Vec<DeploymentCommand> {
             }],
             author: "operator".into(),
         },
+        DeploymentCommand::Hold {
+            deployment: shop(),
+            changes: vec![ScaleChange {
+                service: web(),
+                role: None,
+                replicas: 4,
+            }],
+            span: TimeSpan::from_secs(3_600),
+            author: "operator".into(),
+        },
+        DeploymentCommand::EndHold {
+            deployment: shop(),
+            services: vec![web()],
+            author: "operator".into(),
+        },
     ]
 }
 
@@ -479,6 +495,23 @@ fn plan() -> Vec<PlanCommand> {
             service,
             generation,
             judgement: judgement(),
+        },
+        PlanCommand::Resize {
+            service,
+            generation,
+            resize: Resize {
+                from: 2,
+                to: 5,
+                load: Load {
+                    cpu_milli: 900,
+                    memory_bytes: 1 << 30,
+                    requests_milli: 412_500,
+                    in_flight: 31,
+                    waiting: 0,
+                    is_whole: true,
+                },
+                most: 5,
+            },
         },
     ]
 }
