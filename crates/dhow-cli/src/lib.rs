@@ -25,6 +25,7 @@ pub mod scale;
 pub mod shown;
 pub mod source_files;
 pub mod status;
+pub mod suspend;
 mod table;
 pub mod target;
 pub mod wait;

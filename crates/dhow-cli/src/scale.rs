@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use dhow_core::ids::DeploymentName;
 
+use crate::suspend::SuspendArgs;
 use crate::target::{self, ScaleTarget};
 use crate::wait::WaitArgs;
 
@@ -15,6 +16,9 @@ pub struct Args {
     /// `shop/web=3`; `shop/db/reader=2` for one role of a service
     #[arg(required = true, value_name = "DEPLOYMENT/SERVICE=N", value_parser = target::scale_target)]
     targets: Vec<ScaleTarget>,
+
+    #[command(flatten)]
+    pub suspend: SuspendArgs,
 
     #[command(flatten)]
     pub wait: WaitArgs,

@@ -36,6 +36,7 @@ use crate::state::{RequestRecord, State};
 pub use deployment::rollback_target;
 pub(crate) use files::{SINCE_LEVEL as FILES_LEVEL, named_contents};
 pub(crate) use jobs::SINCE_LEVEL as JOBS_LEVEL;
+pub(crate) use sources::SINCE_LEVEL as SOURCES_LEVEL;
 
 /// Applies one entry, and tells the sink what that changes.
 pub fn step(state: &mut State, entry: &Entry, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {
@@ -137,6 +138,7 @@ fn is_edit(command: &Command) -> bool {
             | DeploymentCommand::Rollback { .. }
             | DeploymentCommand::StartRun { .. }
             | DeploymentCommand::Steer { .. }
+            | DeploymentCommand::Suspending { .. }
             | DeploymentCommand::ApplyManifests { .. } => true,
             DeploymentCommand::RecordConflicted { .. } => false,
         },

@@ -209,9 +209,9 @@ const FORM_SIX: Lengths = Lengths {
 };
 
 const FORM_SEVEN: Lengths = Lengths {
-    fields: &[],
-    variant_fields: &[],
-    variants: &[],
+    fields: &[("Deployment", 10), ("Source", 2), ("SourceSettings", 2)],
+    variant_fields: &[("DeploymentCommand", "ApplyManifests", 4)],
+    variants: &[("DeploymentCommand", 9)],
 };
 
 impl State {

@@ -38,6 +38,7 @@ mod router;
 mod secrets;
 mod serve;
 mod sources;
+mod suspend;
 mod tokens;
 mod worker_api;
 mod worker_ca;

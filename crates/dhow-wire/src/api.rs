@@ -44,7 +44,7 @@ pub use plan::{DeploymentPlan, PlanChange, PlannedPlacement, PlannedService, Pla
 pub use progress::{Progress, ProgressOutcome, ProgressResult, PullingProgress, ServiceProgress};
 pub use rollouts::{RolloutRequest, RolloutStage, RolloutStatus, RolloutVerb};
 pub use secrets::{SECRET_BYTES_MAX, SecretInfo};
-pub use sources::{SourceAddRequest, SourceStatus, SourceSynced};
+pub use sources::{SourceAcceptRequest, SourceAddRequest, SourceStatus, SourceSynced};
 pub use tokens::{
     TOKEN_NAME_CHARS_MAX, TokenCreateRequest, TokenCreated, TokenInfo, TokenKind, TokenRole, WorkerCaRotated,
     WorkerTokenCreateRequest,

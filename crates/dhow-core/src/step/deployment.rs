@@ -13,8 +13,8 @@ use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCau
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
 use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, RoleId, ServiceId, ServiceName};
 use crate::replica::ReplicaState;
-use crate::spec::{DeploymentSpec, RType};
-use crate::state::{Deployment, Phase, RevisionOutcome, RevisionRecord, State, Wanted};
+use crate::spec::{DeploymentSpec, RType, TimeSpan};
+use crate::state::{Deployment, Phase, RevisionOutcome, RevisionRecord, State, Suspension, Wanted};
 use crate::time::ClusterTime;
 
 pub(super) fn apply(
@@ -33,9 +33,11 @@ pub(super) fn apply(
                 force: *force,
                 ..NewRevision::asked(spec, author, *wall_unix_secs)
             };
+            sources::check_hand(state, &spec.deployment)?;
             deploy(state, &new, false, sink)
         }
         DeploymentCommand::Remove { deployment } => {
+            sources::check_removal(state, deployment)?;
             remove(state, deployment, sink)?;
             Ok(Outcome::Done)
         }
@@ -50,6 +52,7 @@ pub(super) fn apply(
             wall_unix_secs,
         } => {
             let (back_to, recorded) = rollback_target(state, deployment, *to)?;
+            sources::check_hand(state, deployment)?;
             let spec = scaled::as_written(&recorded);
             let new = NewRevision {
                 brings_back: Some(back_to),
@@ -63,7 +66,19 @@ pub(super) fn apply(
             specs,
             wall_unix_secs,
             source,
-        } => sources::apply_set(state, source.as_ref(), version, specs, *wall_unix_secs, sink),
+            commit,
+            why,
+        } => {
+            let set = sources::BroughtSet {
+                source: source.as_ref(),
+                version,
+                specs,
+                commit: commit.as_ref(),
+                why: *why,
+                wall_unix_secs: *wall_unix_secs,
+            };
+            sources::apply_set(state, &set, sink)
+        }
         DeploymentCommand::RecordConflicted {
             spec,
             author,
@@ -80,6 +95,19 @@ pub(super) fn apply(
             action,
             author,
         } => stages::steer(state, deployment, service.as_ref(), (*action, author), sink),
+        DeploymentCommand::Suspending {
+            for_ms,
+            until_unix_secs,
+            author,
+            command,
+        } => {
+            let suspension = Suspension {
+                until: state.time.after(TimeSpan::from_millis(*for_ms)),
+                until_unix_secs: *until_unix_secs,
+                author: author.clone(),
+            };
+            sources::suspend(state, &suspension, command, sink)
+        }
     }
 }
 
@@ -171,8 +199,12 @@ pub(super) fn deploy(
     quarantine::lift(&mut deployment, new.spec);
     deployment.revision = deployment.next_revision();
     deployment.phase = Phase::Deploying;
-    deployment.from_manifests = manifests;
-    deployment.source = None;
+    // What a source owns is changed by hand only while it is suspended, and stays the source's own.
+    let is_suspended = state.feature_level >= sources::SINCE_LEVEL && deployment.owner().is_some();
+    if manifests || !is_suspended {
+        deployment.from_manifests = manifests;
+        deployment.source = None;
+    }
     let record = new.record(state.time);
     deployment.history.insert(deployment.revision, Arc::new(record));
     deployment.contents = contents.union(deployment.contents);
@@ -307,6 +339,7 @@ fn fresh(name: &DeploymentName) -> Deployment {
         source: None,
         completed: OrdMap::new(),
         contents: OrdMap::new(),
+        suspended: None,
     }
 }
 
@@ -472,6 +505,7 @@ fn scale(
     for change in changes {
         let id = service_in(state, &deployment, &change.service)?;
         checked.push((id, role_to_scale(state, id, change)?, change.replicas));
+        sources::check_scale(state, &deployment, id)?;
     }
     let now = state.time;
     let mut changed = false;

@@ -207,6 +207,8 @@ fn answered_by_leader() -> OpenApiRouter<Context> {
         .routes(routes!(sources::list))
         .routes(routes!(sources::set, sources::remove))
         .routes(routes!(sources::sync))
+        .routes(routes!(sources::retry))
+        .routes(routes!(sources::accept))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(worker_tokens::create))
         .routes(routes!(tokens::revoke))

@@ -4,15 +4,15 @@ use axum::Json;
 use axum::extract::State;
 use dhow_core::command::{ClusterCommand, Command};
 use dhow_core::state::{SourceSettings, State as ClusterState};
-use dhow_wire::api::{SourceAddRequest, SourceStatus, SourceSynced, WriteDone};
+use dhow_wire::api::{SourceAcceptRequest, SourceAddRequest, SourceStatus, SourceSynced, WriteDone};
 use dhow_wire::manifest::{ManifestKey, Verdict};
 use dhow_wire::{ProblemCode, source_name_problem};
 
 use super::caller::Caller;
 use super::context::Context;
-use super::extract::{self, Path};
+use super::extract::{self, OptionalJson, Path};
 use super::problem::{Answer, ApiProblem};
-use crate::plane::runtime::{ManifestSource, ManifestSources};
+use crate::plane::runtime::{ManifestSource, ManifestSources, Purpose, WaitingSet};
 
 /// The longest path that the kernel takes.
 const DIR_BYTES_MAX: usize = 4_096;
@@ -27,16 +27,26 @@ pub(super) async fn list(State(context): State<Context>) -> Json<Vec<SourceStatu
 }
 
 fn status(state: &ClusterState, sources: &ManifestSources, source: ManifestSource) -> SourceStatus {
-    let own = state.deployments.values();
-    let own = own.filter(|known| known.from_manifests && known.source.as_ref() == Some(&source.name));
+    let own = || {
+        let all = state.deployments.values();
+        all.filter(|known| known.owner() == Some(&source.name))
+    };
+    let last = sources.last_look(&source.name);
     SourceStatus {
         name: source.name.to_string(),
-        dir: source.dir.display().to_string(),
-        keys: source.keys.iter().map(ToString::to_string).collect(),
+        dir: source.settings.place(),
+        keys: source.keys().map(|key| key.to_string()).collect(),
         configured: source.configured,
         version: source.taken(state).map(|taken| taken.version),
-        deployments: own.map(|known| known.name.to_string()).collect(),
-        problem: sources.problem(&source.name),
+        deployments: own().map(|known| known.name.to_string()).collect(),
+        problem: last.problem,
+        looked_unix_secs: last.looked_unix_secs,
+        commit: source.commit(state).as_deref().map(str::to_owned),
+        waiting_version: last.waiting.map(|waiting| waiting.version),
+        suspended: own()
+            .filter(|known| known.suspended.is_some())
+            .map(|known| known.name.to_string())
+            .collect(),
     }
 }
 
@@ -95,6 +105,9 @@ fn settings(request: &SourceAddRequest) -> Answer<SourceSettings> {
     Ok(SourceSettings {
         dir: dir.as_str().into(),
         keys: keys.into(),
+        remote: None,
+        max_age_secs: None,
+        hook_secret: None,
     })
 }
 
@@ -146,26 +159,88 @@ pub(super) async fn sync(
     State(context): State<Context>,
     Path(name): Path<String>,
 ) -> Answer<Json<SourceSynced>> {
+    look(&context, name, Purpose::Follow, None).await.map(Json)
+}
+
+/// Puts the set in force once more, and so tries again what was taken back.
+#[utoipa::path(
+    post, path = "/api/v1/sources/{name}/retry", tag = "sources", params(("name" = String, Path)),
+    responses((status = 200, body = SourceSynced))
+)]
+pub(super) async fn retry(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+) -> Answer<Json<SourceSynced>> {
+    look(&context, name, Purpose::Retry, None).await.map(Json)
+}
+
+/// Says yes to the set that waits for it.
+#[utoipa::path(
+    post, path = "/api/v1/sources/{name}/accept", tag = "sources", params(("name" = String, Path)),
+    request_body = Option<SourceAcceptRequest>, responses((status = 200, body = SourceSynced))
+)]
+pub(super) async fn accept(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    body: OptionalJson<SourceAcceptRequest>,
+) -> Answer<Json<SourceSynced>> {
+    let sources = context.manager().view().sources();
+    if sources.last_look(&name).waiting.is_none() {
+        // This server may not have looked yet.
+        let _ = look(&context, name.clone(), Purpose::Follow, None).await;
+    }
+    let waiting = sources.last_look(&name).waiting;
+    let asked = body.value.version;
+    let waiting = waiting.filter(|waiting| asked.is_none_or(|asked| asked == waiting.version));
+    let waiting = waiting.ok_or_else(|| {
+        find(&context, &context.manager().state(), &name)
+            .map(|_| nothing_waits(&name, asked))
+            .unwrap_or_else(|| missing(&name))
+    })?;
+    look(&context, name, Purpose::Accept, Some(waiting))
+        .await
+        .map(Json)
+}
+
+fn nothing_waits(name: &str, asked: Option<u64>) -> ApiProblem {
+    let what = asked.map_or("nothing".to_owned(), |version| format!("no version {version}"));
+    let detail = format!("{what} of the source `{name}` waits for a yes; `dhow source ls` says what does");
+    ApiProblem::new(ProblemCode::Refused, detail)
+}
+
+async fn look(
+    context: &Context,
+    name: String,
+    purpose: Purpose,
+    only: Option<WaitingSet>,
+) -> Answer<SourceSynced> {
     let state = context.manager().state();
-    let source = find(&context, &state, &name).ok_or_else(|| missing(&name))?;
+    let source = find(context, &state, &name).ok_or_else(|| missing(&name))?;
     let now_unix_secs = context.wall_unix_secs();
     let sources = context.manager().view().sources();
     let taken = source.taken(&state);
-    let looked = sources.look(&state, source, now_unix_secs).await;
+    let looked = sources.look(&state, source, purpose, now_unix_secs).await;
     let verdict = looked.map_err(|error| ApiProblem::new(ProblemCode::Refused, error.reason()))?;
     let (version, changed) = match verdict {
         Verdict::Unchanged => (taken.map_or(0, |taken| taken.version), false),
         Verdict::Newer(set) => {
-            let version = set.version().version;
-            put_in_force(&context, &name, version, set.into_command(now_unix_secs)).await?;
-            (version, true)
+            let found = WaitingSet::of(&set);
+            if only.is_some_and(|only| only != found) {
+                let detail = format!(
+                    "version {} is there by now: look at it with `dhow source ls`, and say yes again",
+                    found.version
+                );
+                return Err(ApiProblem::new(ProblemCode::Refused, detail));
+            }
+            put_in_force(context, &name, found.version, set.into_command(now_unix_secs)).await?;
+            (found.version, true)
         }
     };
-    Ok(Json(SourceSynced {
+    Ok(SourceSynced {
         name,
         version,
         changed,
-    }))
+    })
 }
 
 /// The poll may have been quicker with the same set: then it is in force as well.

@@ -53,6 +53,8 @@ impl ChangeSink for Said {
                 | DeploymentChange::Conflicted { .. }
                 | DeploymentChange::Steered { .. }
                 | DeploymentChange::HeldBack { .. }
+                | DeploymentChange::Suspended { .. }
+                | DeploymentChange::SuspensionOver
                 | DeploymentChange::Stable { .. } => format!("{name} {change:?}"),
             },
             Change::Replica(key, _, change) => match change {

@@ -30,6 +30,27 @@ pub struct SourceStatus {
     /// Why the last look at it brought nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// When the leader looked at it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looked_unix_secs: Option<i64>,
+    /// The commit that brought the set in force, of a git repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The version that waits for a person to say yes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_version: Option<u64>,
+    /// Its deployments about which people have the last word at the moment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suspended: Vec<String>,
+}
+
+/// The body with which a person says yes to a set that waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SourceAcceptRequest {
+    /// Only this version; whatever waits where none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
 }
 
 /// What a look at a source found.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use dhow_core::spec::check::{FieldPath, SpecFinding, quoted};
+use dhow_core::state::SourceSettings;
 use serde::Serialize;
 
 use super::effective::Draft;
@@ -18,6 +19,19 @@ pub struct SourceConfig {
     pub dir: PathBuf,
     /// Who may sign for it.
     pub keys: Vec<ManifestKey>,
+}
+
+impl SourceConfig {
+    /// What the cluster knows of one that was added to it.
+    pub fn settings(&self) -> SourceSettings {
+        SourceSettings {
+            dir: self.dir.to_string_lossy().into(),
+            keys: self.keys.iter().map(|key| key.0).collect(),
+            remote: None,
+            max_age_secs: None,
+            hook_secret: None,
+        }
+    }
 }
 
 /// A source as the file has it.

@@ -5,7 +5,9 @@ mod sign;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use dhow_wire::api::{SourceAddRequest, SourceStatus, SourceSynced, WriteDone};
+use dhow_wire::api::{SourceAcceptRequest, SourceAddRequest, SourceStatus, SourceSynced, WriteDone};
+
+use dhow_cli::human;
 
 use super::listing::Listing;
 use crate::client::{Client, Request};
@@ -54,6 +56,20 @@ enum Command {
         #[arg(value_name = "NAME")]
         name: Option<String>,
     },
+    /// Say yes to a set that waits for it, because it would remove most of what the source has brought
+    Accept {
+        #[arg(value_name = "NAME")]
+        name: String,
+
+        /// Only this version, as `dhow source ls` shows it
+        #[arg(long, value_name = "VERSION")]
+        version: Option<u64>,
+    },
+    /// Try again what was taken back of the set in force
+    Retry {
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
     Keygen(sign::KeygenArgs),
     Sign(sign::SignArgs),
 }
@@ -63,7 +79,12 @@ impl Args {
     pub fn is_offline(&self) -> bool {
         match self.command {
             Command::Keygen(_) | Command::Sign(_) => true,
-            Command::Add { .. } | Command::Ls { .. } | Command::Rm { .. } | Command::Sync { .. } => false,
+            Command::Add { .. }
+            | Command::Ls { .. }
+            | Command::Rm { .. }
+            | Command::Sync { .. }
+            | Command::Accept { .. }
+            | Command::Retry { .. } => false,
         }
     }
 }
@@ -72,9 +93,12 @@ pub fn run_offline(args: &Args) -> anyhow::Result<Exit> {
     match &args.command {
         Command::Keygen(args) => sign::keygen(args),
         Command::Sign(args) => sign::sign(args),
-        Command::Add { .. } | Command::Ls { .. } | Command::Rm { .. } | Command::Sync { .. } => {
-            Ok(Exit::BadInput)
-        }
+        Command::Add { .. }
+        | Command::Ls { .. }
+        | Command::Rm { .. }
+        | Command::Sync { .. }
+        | Command::Accept { .. }
+        | Command::Retry { .. } => Ok(Exit::BadInput),
     }
 }
 
@@ -90,6 +114,19 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
             Ok(Exit::Done)
         }
         Command::Sync { name } => sync(client, name.as_deref()).await,
+        Command::Accept { name, version } => {
+            let body = serde_json::to_value(SourceAcceptRequest { version: *version })?;
+            let path = ["sources", name, "accept"];
+            let synced: SourceSynced = client.fetch_as(Request::post(&path).json(body)).await?;
+            output::note(&format!("{name}: version {} is in force now", synced.version));
+            Ok(Exit::Done)
+        }
+        Command::Retry { name } => {
+            let path = ["sources", name, "retry"];
+            let synced: SourceSynced = client.fetch_as(Request::post(&path)).await?;
+            output::note(&format!("{name}: version {} is tried again", synced.version));
+            Ok(Exit::Done)
+        }
         Command::Keygen(_) | Command::Sign(_) => run_offline(args),
     }
 }
@@ -117,7 +154,16 @@ async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
     let listing = Listing {
         path: "sources",
         none: NO_SOURCES,
-        heading: &["NAME", "VERSION", "DEPLOYMENTS", "FROM", "DIRECTORY", "PROBLEM"],
+        heading: &[
+            "NAME",
+            "VERSION",
+            "COMMIT",
+            "DEPLOYMENTS",
+            "FROM",
+            "PLACE",
+            "LOOKED",
+            "PROBLEM",
+        ],
     };
     let row = |source: &SourceStatus| {
         let from = match source.configured {
@@ -127,13 +173,31 @@ async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
         [
             source.name.clone(),
             source.version.map_or("-".into(), |version| version.to_string()),
-            source.deployments.join(","),
+            source.commit.as_deref().map_or("-".into(), short_commit),
+            deployments(source),
             from.into(),
             source.dir.clone(),
+            source.looked_unix_secs.map_or("-".into(), |then| {
+                format!("{} ago", human::age(then, output::now_unix_secs()))
+            }),
             output::one_line(source.problem.as_deref().unwrap_or_default()),
         ]
     };
     listing.print(client, json, row).await
+}
+
+/// As much of a commit as git shows.
+fn short_commit(commit: &str) -> String {
+    commit.chars().take(12).collect()
+}
+
+/// What it has brought, and of what people have the last word.
+fn deployments(source: &SourceStatus) -> String {
+    let one = |name: &String| match source.suspended.contains(name) {
+        true => format!("{name} (suspended)"),
+        false => name.clone(),
+    };
+    source.deployments.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
 async fn sync(client: &Client, name: Option<&str>) -> anyhow::Result<Exit> {

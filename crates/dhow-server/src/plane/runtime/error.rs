@@ -153,6 +153,12 @@ pub(crate) fn refused_code(refused: &Refused) -> ProblemCode {
         | Refused::Incarnation { .. }
         | Refused::OldInventory { .. }
         | Refused::OldManifests { .. }
+        | Refused::SourceWins { .. }
+        | Refused::SourceKeeps { .. }
+        | Refused::NothingToSuspend(_)
+        | Refused::EmptySet { .. }
+        | Refused::RemovesMost { .. }
+        | Refused::NotInForce { .. }
         | Refused::NotNow(_)
         | Refused::SecretUsed { .. }
         | Refused::TooManyConfigs { .. }

@@ -6,6 +6,8 @@
 //! all the same: as long as a directory has something newer, it is sent.
 
 mod dir;
+mod dir_look;
+mod judge;
 mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +27,8 @@ use super::view::RuntimeView;
 use crate::clock::Clock;
 
 pub use dir::{ReadSetError, read_manifest_files};
-pub use sources::{ManifestSource, ManifestSources, SourceError};
+pub use judge::{Purpose, SourceError};
+pub use sources::{LastLook, ManifestSource, ManifestSources, WaitingSet};
 
 /// The task.
 pub(super) struct ManifestPoll {
@@ -109,7 +112,11 @@ impl ManifestPoll {
     async fn look(&mut self, state: &State, source: ManifestSource) -> Result<(), InboxError> {
         let name = Arc::clone(&source.name);
         let now_unix_secs = self.clock.wall_unix_ms().div_euclid(1_000);
-        match self.sources.look(state, source, now_unix_secs).await {
+        match self
+            .sources
+            .look(state, source, Purpose::Follow, now_unix_secs)
+            .await
+        {
             Ok(Verdict::Unchanged) => {
                 self.told.remove(&name);
                 Ok(())
@@ -141,13 +148,21 @@ impl ManifestPoll {
     }
 }
 
-/// What makes two reasons the same where the text differs: a date in the future comes nearer at every look.
+/// What makes two reasons the same where the text differs: a date in the future comes nearer at every look, and one in the
+/// past goes away.
 fn key(error: &SourceError) -> Option<String> {
     match error {
         SourceError::Refused {
             cause: ManifestError::FutureDated { .. },
             ..
         } => Some("future".to_owned()),
-        SourceError::Refused { .. } | SourceError::Unreadable { .. } | SourceError::CutOff => None,
+        SourceError::Refused {
+            cause: ManifestError::Stale { version, .. },
+            ..
+        } => Some(format!("stale {version}")),
+        SourceError::Refused { .. }
+        | SourceError::Unreadable { .. }
+        | SourceError::NotTaken { .. }
+        | SourceError::CutOff => None,
     }
 }

@@ -63,7 +63,7 @@ impl Runner {
     pub(super) fn verb(&mut self, verb: &Verb, input: &[String]) -> Result<Answer, String> {
         check(verb)?;
         Ok(match verb {
-            Verb::Deploy(args) => self.deploy(joined(input), args.force),
+            Verb::Deploy(args) => self.deploy(joined(input), args.force, args.suspend.secs()),
             Verb::Plan(_) => self.plan(input),
             Verb::Status(args) => self.status(args.deployment.as_ref()),
             Verb::Ps(args) => self.ps(args),
@@ -72,7 +72,8 @@ impl Runner {
             Verb::Scale(args) => {
                 let mut said = Ok(Vec::new());
                 for (deployment, targets) in args.by_deployment() {
-                    said = said.and_then(|said| self.scale(deployment, &targets, said));
+                    said =
+                        said.and_then(|said| self.scale((deployment, args.suspend.secs()), &targets, said));
                 }
                 said
             }
@@ -90,6 +91,7 @@ impl Runner {
                     author: "user".into(),
                     wall_unix_secs: self.wall_unix_secs(),
                 };
+                let command = self.suspending(args.suspend.secs(), command);
                 let deployed = self.deployed(&args.deployment, command);
                 deployed.map(|deployed| lines(&rollback::said(args.to, &deployed)))
             }
@@ -200,7 +202,7 @@ impl Runner {
 
     fn scale(
         &mut self,
-        deployment: &DeploymentName,
+        (deployment, suspend_secs): (&DeploymentName, Option<u64>),
         targets: &[&ScaleTarget],
         mut said: Vec<String>,
     ) -> Answer {
@@ -209,10 +211,12 @@ impl Runner {
             role: target.role.clone(),
             replicas: target.replicas,
         });
-        self.ask(DeploymentCommand::Scale {
+        let command = DeploymentCommand::Scale {
             deployment: deployment.clone(),
             changes: changes.collect(),
-        })?;
+        };
+        let command = self.suspending(suspend_secs, command);
+        self.ask(command)?;
         said.extend(targets.iter().map(|target| scale::said(target)));
         Ok(said)
     }

@@ -43,7 +43,7 @@ variants!(cluster_name, CLUSTER, ClusterCommand:
 variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
-    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer);
+    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer, Suspending);
 variants!(plan_name, PLAN, PlanCommand:
     Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired,
     TrySettings, AdoptSettings, Job, JudgeCanary);
@@ -278,6 +278,16 @@ fn cluster() -> Vec<ClusterCommand> {
             settings: dhow_core::state::SourceSettings {
                 dir: "/srv/dhow/shop".into(),
                 keys: [[7; 32]].into(),
+                remote: Some(Arc::new(dhow_core::state::RemoteSource {
+                    kind: dhow_core::state::RemoteKind::Git,
+                    url: "https://git.example.com/shop.git".into(),
+                    reference: "main".into(),
+                    path: "deploy".into(),
+                    ca_secret: Some("git-ca".into()),
+                    login_secret: Some("git-login".into()),
+                })),
+                max_age_secs: Some(604_800),
+                hook_secret: Some("git-hook".into()),
             },
         },
         ClusterCommand::RemoveSource { name: "shop".into() },
@@ -355,6 +365,8 @@ fn deployment() -> Vec<DeploymentCommand> {
             specs: vec![ManifestSpec(spec())],
             wall_unix_secs: 1_700_000_003,
             source: None,
+            commit: None,
+            why: dhow_core::command::ApplyReason::Newer,
         },
         DeploymentCommand::RecordConflicted {
             spec: spec(),
@@ -370,6 +382,17 @@ fn deployment() -> Vec<DeploymentCommand> {
             service: Some(web()),
             action: RolloutAction::Abort,
             author: "operator".into(),
+        },
+        DeploymentCommand::Suspending {
+            for_ms: 3_600_000,
+            until_unix_secs: 1_700_003_605,
+            author: "operator".into(),
+            command: Box::new(DeploymentCommand::Rollback {
+                deployment: shop(),
+                to: None,
+                author: "operator".into(),
+                wall_unix_secs: 1_700_000_005,
+            }),
         },
     ]
 }

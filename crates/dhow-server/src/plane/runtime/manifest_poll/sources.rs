@@ -1,29 +1,24 @@
 //! The sources that are followed, and one look at one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dhow_core::spec::DeploymentSpec;
-use dhow_core::spec::check::SpecFinding;
+use dhow_core::command::{ApplyReason, Entry, Refused};
 use dhow_core::spec::policy::FilePolicy;
-use dhow_core::state::{ManifestVersion, Source, State};
+use dhow_core::state::{ManifestVersion, Source, SourceSettings, State};
+use dhow_core::step::step;
 use dhow_wire::SourceConfig;
-use dhow_wire::manifest::{FileHash, ManifestError, ManifestKey, ParseManifest, Verdict};
-use dhow_wire::{Sender, parse_deployment_under};
+use dhow_wire::manifest::{ManifestKey, Verdict, VerifiedSet};
 
-use super::dir::{ReadSetError, read_index, read_set, stamp};
+use super::dir_look::look_at_dir;
+use super::judge::{Judge, Purpose, SourceError};
 use crate::plane::runtime::limits::MANIFEST_POLL_MS;
 
-/// How far the clocks of this host and of the one that signs may differ.
-const CLOCK_SKEW_MAX_SECS: u32 = 300;
-
-/// A directory of signed deployment files, and whom to trust.
+/// What a source has, and whom to trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestSource {
     pub name: Arc<str>,
-    pub dir: PathBuf,
-    pub keys: Vec<ManifestKey>,
+    pub settings: SourceSettings,
     /// From this server's configuration.
     pub configured: bool,
 }
@@ -33,37 +28,40 @@ impl ManifestSource {
     pub fn taken(&self, state: &State) -> Option<ManifestVersion> {
         state.sources.get(&self.name).and_then(|source| source.taken)
     }
+
+    /// The commit that brought it.
+    pub fn commit(&self, state: &State) -> Option<Arc<str>> {
+        state.sources.get(&self.name)?.commit.clone()
+    }
+
+    pub fn keys(&self) -> impl Iterator<Item = ManifestKey> {
+        self.settings.keys.iter().map(|key| ManifestKey(*key))
+    }
+
+    /// Whether somebody had the last word about what it has brought, for a time that is over.
+    fn is_owed(&self, state: &State, now_unix_secs: i64) -> bool {
+        let mut all = state.deployments.values();
+        all.any(|known| {
+            let suspended = known.suspended.as_ref();
+            let is_over = suspended.is_some_and(|suspension| suspension.until_unix_secs <= now_unix_secs);
+            is_over && known.owner() == Some(&self.name)
+        })
+    }
 }
 
-/// Why a directory brought nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum SourceError {
-    #[error("the set of manifests in {dir} was refused", dir = dir.display())]
-    Refused {
-        dir: PathBuf,
-        #[source]
-        cause: ManifestError,
-    },
-    #[error("the set of manifests in {dir} cannot be read", dir = dir.display())]
-    Unreadable {
-        dir: PathBuf,
-        #[source]
-        cause: ReadSetError,
-    },
-    #[error("the reading of the manifests was cut off")]
-    CutOff,
+/// A set that waits for a person to say yes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingSet {
+    pub version: u64,
+    pub commit: Option<Arc<str>>,
 }
 
-impl SourceError {
-    /// The whole of it on one line.
-    pub fn reason(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(next) = cause {
-            text.push_str(&format!(": {next}"));
-            cause = next.source();
+impl WaitingSet {
+    pub fn of(set: &VerifiedSet) -> Self {
+        Self {
+            version: set.version().version,
+            commit: set.commit().cloned(),
         }
-        text
     }
 }
 
@@ -78,10 +76,19 @@ pub struct ManifestSources {
     found: Mutex<BTreeMap<Arc<str>, Found>>,
 }
 
+/// What is told of the last look at a source.
+#[derive(Clone, Debug, Default)]
+pub struct LastLook {
+    /// Why it brought nothing.
+    pub problem: Option<String>,
+    pub looked_unix_secs: Option<i64>,
+    pub waiting: Option<WaitingSet>,
+}
+
 /// What a look at a source has found.
 #[derive(Clone, Debug, Default)]
 struct Found {
-    problem: Option<String>,
+    last: LastLook,
     /// The stamp of the files when they were last proved to be those of the index in force.
     sound: Option<([u8; 32], u64)>,
 }
@@ -96,8 +103,7 @@ impl ManifestSources {
     pub fn new(configured: &[SourceConfig], policy: Option<Arc<FilePolicy>>) -> Self {
         let configured = configured.iter().map(|source| ManifestSource {
             name: source.name.as_str().into(),
-            dir: source.dir.clone(),
-            keys: source.keys.clone(),
+            settings: source.settings(),
             configured: true,
         });
         Self {
@@ -111,11 +117,9 @@ impl ManifestSources {
     /// All that are followed, by name. What this server's configuration says wins.
     pub fn all(&self, state: &State) -> Vec<ManifestSource> {
         let added = |(name, source): (&Arc<str>, &Arc<Source>)| {
-            let settings = source.settings.as_ref()?;
             Some(ManifestSource {
                 name: name.clone(),
-                dir: PathBuf::from(settings.dir.as_ref()),
-                keys: settings.keys.iter().map(|key| ManifestKey(*key)).collect(),
+                settings: source.settings.clone()?,
                 configured: false,
             })
         };
@@ -129,9 +133,13 @@ impl ManifestSources {
         all.into_values().collect()
     }
 
-    /// Why the last look at a source brought nothing.
-    pub fn problem(&self, name: &str) -> Option<String> {
-        self.found().get(name)?.problem.clone()
+    /// What the last look at a source found.
+    pub fn last_look(&self, name: &str) -> LastLook {
+        let found = self.found();
+        found
+            .get(name)
+            .map(|found| found.last.clone())
+            .unwrap_or_default()
     }
 
     fn found(&self) -> std::sync::MutexGuard<'_, BTreeMap<Arc<str>, Found>> {
@@ -147,95 +155,72 @@ impl ManifestSources {
         all.retain(|name, _| followed.contains(name));
     }
 
-    /// Reads and proves what a source has now.
+    /// Reads and proves what a source has now. A set that is not in force is one that the state would take.
     pub async fn look(
         &self,
         state: &State,
         source: ManifestSource,
+        purpose: Purpose,
         now_unix_secs: i64,
     ) -> Result<Verdict, SourceError> {
-        let (name, taken) = (source.name.clone(), source.taken(state));
-        let policy = self.policy.clone();
+        let name = source.name.clone();
         let sound = self.found().get(&name).and_then(|found| found.sound);
-        let looked = tokio::task::spawn_blocking(move || {
-            let rules = |spec: &DeploymentSpec| policy.as_ref().map(|policy| policy.check(spec));
-            let parse = |path: &str, text: &str| parse(path, text, &|spec| rules(spec).unwrap_or_default());
-            match look(&source, taken.as_ref(), now_unix_secs, &parse)? {
-                Verdict::Newer(set) => Ok((Verdict::Newer(set), None)),
-                Verdict::Unchanged => {
-                    let sound = look_at_files(&source, taken.as_ref(), sound)?;
-                    Ok((Verdict::Unchanged, sound))
-                }
+        let judge = Judge {
+            taken: source.taken(state),
+            is_wanted_again: purpose == Purpose::Retry || source.is_owed(state, now_unix_secs),
+            purpose,
+            now_unix_secs,
+            policy: self.policy.clone(),
+            source,
+        };
+        let looked = tokio::task::spawn_blocking(move || look_at_dir(&judge, sound)).await;
+        let looked = looked.unwrap_or(Err(SourceError::CutOff));
+        let looked = looked.and_then(|(verdict, sound)| {
+            if let Verdict::Newer(set) = &verdict {
+                would_be_taken(state, set, now_unix_secs)?;
             }
+            Ok((verdict, sound))
         });
-        let looked = looked.await.unwrap_or(Err(SourceError::CutOff));
-        let problem = looked.as_ref().err().map(SourceError::reason);
+        let last = LastLook {
+            problem: looked.as_ref().err().map(SourceError::reason),
+            looked_unix_secs: Some(now_unix_secs),
+            waiting: looked.as_ref().err().and_then(SourceError::waiting),
+        };
         let sound = looked.as_ref().ok().and_then(|(_, sound)| *sound);
-        self.note(state, name, Found { problem, sound });
+        self.note(state, name, Found { last, sound });
         looked.map(|(verdict, _)| verdict)
     }
 }
 
-/// Whether the files beside the index in force are still those that it names. They are read where anything was changed
-/// since they were last proved; what was taken stays in force whatever is found.
-fn look_at_files(
-    source: &ManifestSource,
-    in_force: Option<&ManifestVersion>,
-    sound: Option<([u8; 32], u64)>,
-) -> Result<Option<([u8; 32], u64)>, SourceError> {
-    let dir = || source.dir.clone();
-    let unreadable = |cause| SourceError::Unreadable { dir: dir(), cause };
-    let Some(in_force) = in_force else {
-        return Ok(None);
+/// Puts a set in force in a copy of the state, to say before anything is written why it would be refused.
+fn would_be_taken(state: &State, set: &VerifiedSet, now_unix_secs: i64) -> Result<(), SourceError> {
+    let mut copy = state.clone();
+    // The cluster's time may stand still while nothing is written; that a suspension is over is known by the clock.
+    let over = state.deployments.values().filter_map(|known| {
+        let suspension = known.suspended.as_ref()?;
+        (suspension.until_unix_secs <= now_unix_secs).then_some(suspension.until)
+    });
+    let time = match set.why() {
+        ApplyReason::SuspensionOver => over.max().unwrap_or_default().max(state.time),
+        ApplyReason::Newer | ApplyReason::Accepted | ApplyReason::Retry => state.time,
     };
-    // Taken before they are read: what is changed in between is read again at the next look.
-    let now = (in_force.index_hash, stamp(&source.dir).map_err(unreadable)?);
-    if sound == Some(now) {
-        return Ok(sound);
+    let entry = Entry {
+        time,
+        term: state.term,
+        request: None,
+        command: set.clone().into_command(now_unix_secs),
+    };
+    match step(&mut copy, &entry, &mut ()) {
+        Ok(_) => Ok(()),
+        Err(cause) => Err(SourceError::NotTaken {
+            name: set.source().cloned().unwrap_or_default(),
+            waiting: WaitingSet::of(set),
+            cause: Box::new(cause),
+        }),
     }
-    let set = read_index(&source.dir).map_err(unreadable)?;
-    if *FileHash::of(&set.index).as_bytes() != in_force.index_hash {
-        // Replaced in between: the next look is at the new one.
-        return Ok(None);
-    }
-    let set = read_set(&source.dir, set).map_err(unreadable)?;
-    let refused = |cause| SourceError::Refused { dir: dir(), cause };
-    set.check_unchanged().map_err(refused)?;
-    Ok(Some(now))
 }
 
-/// A set whose index is the one in force is not read any further here.
-fn look(
-    source: &ManifestSource,
-    in_force: Option<&ManifestVersion>,
-    now_unix_secs: i64,
-    parse: ParseManifest<'_>,
-) -> Result<Verdict, SourceError> {
-    let dir = || source.dir.clone();
-    let unreadable = |cause| SourceError::Unreadable { dir: dir(), cause };
-    let mut set = read_index(&source.dir).map_err(unreadable)?;
-    let is_in_force = in_force.is_some_and(|known| known.index_hash == *FileHash::of(&set.index).as_bytes());
-    if !is_in_force {
-        set = read_set(&source.dir, set).map_err(unreadable)?;
-    }
-    let keys: Vec<_> = source.keys.iter().filter_map(ManifestKey::verifying).collect();
-    let verdict = set
-        .verify(&keys, in_force, now_unix_secs, CLOCK_SKEW_MAX_SECS, parse)
-        .map_err(|cause| SourceError::Refused { dir: dir(), cause })?;
-    Ok(match verdict {
-        Verdict::Newer(set) => Verdict::Newer(set.from_source(source.name.clone())),
-        Verdict::Unchanged => Verdict::Unchanged,
-    })
-}
-
-/// A signed file means the same on every server, so nothing of a server's environment enters it.
-fn parse(
-    path: &str,
-    text: &str,
-    rules: &dyn Fn(&DeploymentSpec) -> Vec<SpecFinding>,
-) -> Result<DeploymentSpec, String> {
-    let name = Path::new(path)
-        .file_name()
-        .map_or(path.into(), |name| name.to_string_lossy());
-    parse_deployment_under(text, &name, Sender::Source, rules).map_err(|findings| findings.to_string())
+/// Whether a person can say yes to what was refused.
+pub(super) fn waits_for_a_person(refused: &Refused) -> bool {
+    matches!(refused, Refused::RemovesMost { .. })
 }
