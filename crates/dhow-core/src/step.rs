@@ -7,6 +7,7 @@ mod api_tokens;
 mod callers;
 mod cluster;
 mod completed;
+mod conflicted;
 mod deployment;
 mod epoch;
 mod files;

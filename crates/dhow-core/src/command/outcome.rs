@@ -200,6 +200,8 @@ pub enum Refused {
         of: usize,
         names: String,
     },
+    #[error("secret `{name}` is used by the source `{source_name}`: follow it without that secret first")]
+    SecretOfSource { name: Arc<str>, source_name: Arc<str> },
     #[error("version {found} of the set is not in force")]
     NotInForce { found: u64 },
     #[error("this idempotency key was used for another request; use a new one")]

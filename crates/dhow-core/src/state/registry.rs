@@ -93,6 +93,15 @@ impl SourceSettings {
         }
     }
 
+    /// The secrets that it names.
+    pub fn secrets(&self) -> impl Iterator<Item = &Arc<str>> {
+        let remote = self.remote.as_deref();
+        let of_remote = remote
+            .into_iter()
+            .flat_map(|remote| [&remote.ca_secret, &remote.login_secret]);
+        of_remote.chain([&self.hook_secret]).flatten()
+    }
+
     /// Whether a server that knows directories alone would lose a part of it.
     pub fn needs_remotes(&self) -> bool {
         let Self {

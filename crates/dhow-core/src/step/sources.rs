@@ -76,6 +76,21 @@ pub(super) fn remove(state: &mut State, name: &Arc<str>) -> Result<(), Refused> 
     Ok(())
 }
 
+/// Refuses to remove a secret without which a source could not be read.
+pub(super) fn check_secret(state: &State, secret: &Arc<str>) -> Result<(), Refused> {
+    let names = |source: &Source| {
+        let settings = source.settings.as_ref();
+        settings.is_some_and(|settings| settings.secrets().any(|name| name == secret))
+    };
+    match state.sources.iter().find(|(_, source)| names(source)) {
+        Some((source_name, _)) => Err(Refused::SecretOfSource {
+            name: secret.clone(),
+            source_name: source_name.clone(),
+        }),
+        None => Ok(()),
+    }
+}
+
 /// What a source has brought and nobody has changed since, whether it is followed or not.
 fn owned<'a>(state: &'a State, name: &'a Arc<str>) -> impl Iterator<Item = &'a Arc<Deployment>> {
     let all = state.deployments.values();

@@ -18,6 +18,7 @@ use super::extract::{self, OptionalJson, Path, Query};
 use super::limits::SCALE_CHANGES_MAX;
 use super::problem::{Answer, ApiProblem};
 use super::suspend::SuspendQuery;
+use crate::clock::shown_utc;
 use crate::plane::certificate_look::CertificateLook;
 use crate::plane::services::NoSuchName;
 
@@ -61,6 +62,14 @@ fn looked(context: &Context, status: &mut DeploymentStatus) {
     source.problem = found.problem;
     if let Some(problem) = &source.problem {
         let note = format!("the source {} brings nothing: {problem}", source.name);
+        status.notes.push(note);
+    }
+    if let Some(refused) = found.hook_refused_unix_secs {
+        let note = format!(
+            "a call of the webhook of the source {} was refused at {}",
+            source.name,
+            shown_utc(refused)
+        );
         status.notes.push(note);
     }
 }

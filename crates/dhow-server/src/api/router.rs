@@ -131,6 +131,12 @@ pub(super) fn groups() -> Vec<RouteGroup> {
     let one = OpenApiRouter::new;
     vec![
         group(open(), Rights::Anybody, None),
+        // It looks itself whether the caller knows the source's secret.
+        group(
+            one().routes(routes!(sources::hook)),
+            Rights::Anybody,
+            Some(OfLeader::PLAIN),
+        ),
         group(answered_here(), Rights::Users, None),
         group(one().routes(routes!(events::follow)), Rights::Events, None),
         group(one().routes(routes!(exec::exec)), Rights::Commands, None),

@@ -51,8 +51,8 @@ pub use heartbeat::HeartbeatIngest;
 pub use inbox::InputSender;
 pub use input::{Applied, HeartbeatReply, HostReport, ReducerInput, ReportAck, ReportBody, WriteRequest};
 pub use manifest_poll::{
-    LastLook, ManifestSource, ManifestSources, Purpose, ReadSetError, SourceError, WaitingSet,
-    read_manifest_files,
+    HookProof, HookRefused, LastLook, ManifestSource, ManifestSources, Purpose, ReadSetError, SourceError,
+    WaitingSet, read_manifest_files,
 };
 pub use observed::{Observed, SeenLease};
 pub use open::{OpenError, OpenedCopied, OpenedRaft, OpenedRuntime, open_copied, open_local, open_raft};

@@ -1,11 +1,10 @@
-//! `dhow source …`: directories of signed deployment files that the cluster follows.
+//! `dhow source …`: places of signed deployment files that the cluster follows.
 
+mod add;
 mod sign;
 
-use std::path::PathBuf;
-
 use clap::Subcommand;
-use dhow_wire::api::{SourceAcceptRequest, SourceAddRequest, SourceStatus, SourceSynced, WriteDone};
+use dhow_wire::api::{SourceAcceptRequest, SourceStatus, SourceSynced, WriteDone};
 
 use dhow_cli::human;
 
@@ -14,9 +13,9 @@ use crate::client::{Client, Request};
 use crate::exit::Exit;
 use crate::output;
 
-const NO_SOURCES: &str = "no sources; `dhow source add NAME DIR --key KEY` follows one";
+const NO_SOURCES: &str = "no sources; `dhow source add NAME PLACE --key KEY` follows one";
 
-/// Directories of signed deployment files that the cluster follows
+/// Places of signed deployment files that the cluster follows
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -25,21 +24,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Follow a directory: what is signed there is deployed, what is gone from there is removed
-    ///
-    /// Every server needs the directory, because whoever leads reads its own.
-    Add {
-        #[arg(value_name = "NAME")]
-        name: String,
-
-        /// The directory on the servers
-        #[arg(value_name = "DIR")]
-        dir: PathBuf,
-
-        /// A public key that may sign, as `dhow source keygen` prints it; may be given several times
-        #[arg(long = "key", value_name = "KEY", required = true)]
-        keys: Vec<String>,
-    },
+    Add(add::AddArgs),
     /// List the sources with the version in force
     Ls {
         /// Print the API's JSON on stdout
@@ -79,7 +64,7 @@ impl Args {
     pub fn is_offline(&self) -> bool {
         match self.command {
             Command::Keygen(_) | Command::Sign(_) => true,
-            Command::Add { .. }
+            Command::Add(_)
             | Command::Ls { .. }
             | Command::Rm { .. }
             | Command::Sync { .. }
@@ -93,7 +78,7 @@ pub fn run_offline(args: &Args) -> anyhow::Result<Exit> {
     match &args.command {
         Command::Keygen(args) => sign::keygen(args),
         Command::Sign(args) => sign::sign(args),
-        Command::Add { .. }
+        Command::Add(_)
         | Command::Ls { .. }
         | Command::Rm { .. }
         | Command::Sync { .. }
@@ -104,7 +89,7 @@ pub fn run_offline(args: &Args) -> anyhow::Result<Exit> {
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     match &args.command {
-        Command::Add { name, dir, keys } => add(client, name, dir, keys).await,
+        Command::Add(args) => add::add(client, args).await,
         Command::Ls { json } => list(client, *json).await,
         Command::Rm { name } => {
             let _: WriteDone = client.fetch_as(Request::delete(&["sources", name])).await?;
@@ -129,25 +114,6 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         }
         Command::Keygen(_) | Command::Sign(_) => run_offline(args),
     }
-}
-
-async fn add(client: &Client, name: &str, dir: &std::path::Path, keys: &[String]) -> anyhow::Result<Exit> {
-    let Some(text) = dir.to_str().filter(|_| dir.is_absolute()) else {
-        output::failure(&format!(
-            "{} is no absolute path: it is a directory on the servers",
-            dir.display()
-        ));
-        return Ok(Exit::BadInput);
-    };
-    let body = serde_json::to_value(SourceAddRequest {
-        dir: text.to_owned(),
-        keys: keys.to_vec(),
-    })?;
-    let _: WriteDone = client
-        .fetch_as(Request::put(&["sources", name]).json(body))
-        .await?;
-    output::note(&format!("source {name} is followed"));
-    Ok(Exit::Done)
 }
 
 async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {

@@ -16,12 +16,12 @@ const NAMES_TOLD_MAX: usize = 8;
 
 /// A set as its entry brings it.
 pub(in crate::step) struct BroughtSet<'a> {
-    pub source: Option<&'a Arc<str>>,
-    pub version: &'a ManifestVersion,
-    pub specs: &'a [ManifestSpec],
-    pub commit: Option<&'a Arc<str>>,
-    pub why: ApplyReason,
-    pub wall_unix_secs: i64,
+    source: Option<&'a Arc<str>>,
+    version: &'a ManifestVersion,
+    specs: &'a [ManifestSpec],
+    commit: Option<&'a Arc<str>>,
+    why: ApplyReason,
+    wall_unix_secs: i64,
 }
 
 /// What a set comes to with the state as it is.
@@ -59,10 +59,8 @@ pub(in crate::step) fn apply_set(
     check_specs(state, set, &work)?;
     let author = set.author();
     for ManifestSpec(spec) in &work.specs {
-        let new = NewRevision {
-            force: set.why == ApplyReason::Retry,
-            ..NewRevision::asked(spec, &author, set.wall_unix_secs)
-        };
+        let new =
+            NewRevision::asked(spec, &author, set.wall_unix_secs).by_force(set.why == ApplyReason::Retry);
         match deploy(state, &new, true, sink) {
             // It was taken back before: what runs stays, and the rest of the set counts.
             Err(Refused::Quarantined { revision, cause, .. }) => {
@@ -92,6 +90,23 @@ pub(in crate::step) fn apply_set(
 }
 
 impl<'a> BroughtSet<'a> {
+    /// Where it comes from, and at which commit; what it is; why and when it is put in force.
+    pub fn new(
+        (source, commit): (Option<&'a Arc<str>>, Option<&'a Arc<str>>),
+        (version, specs): (&'a ManifestVersion, &'a [ManifestSpec]),
+        why: ApplyReason,
+        wall_unix_secs: i64,
+    ) -> Self {
+        Self {
+            source,
+            version,
+            specs,
+            commit,
+            why,
+            wall_unix_secs,
+        }
+    }
+
     fn author(&self) -> Arc<str> {
         let version = self.version.version;
         match (self.source, self.commit) {

@@ -148,6 +148,43 @@ fn a_command_that_is_refused_suspends_nothing() {
 }
 
 #[test]
+fn a_secret_that_a_source_names_stays() {
+    let mut cluster = Cluster::new(State::FEATURE_LEVEL);
+    let (name, secret): (Arc<str>, Arc<str>) = ("a".into(), "hook".into());
+    let settings = SourceSettings {
+        hook_secret: Some(secret.clone()),
+        ..directory()
+    };
+    let set = ClusterCommand::SetSource { name, settings };
+    cluster.apply(Command::Cluster(set));
+    let sealed = [1_u8].into();
+    let name = secret.clone();
+    cluster.apply(Command::Cluster(ClusterCommand::SetSecret { name, sealed }));
+    let removes = || Command::Cluster(ClusterCommand::RemoveSecret { name: secret.clone() });
+    assert!(matches!(
+        cluster.try_apply(removes()),
+        Err(Refused::SecretOfSource { .. })
+    ));
+    remove(&mut cluster, "a").unwrap();
+    cluster.apply(removes());
+}
+
+#[test]
+fn a_source_elsewhere_needs_servers_that_know_it() {
+    let mut cluster = Cluster::new(5);
+    let settings = SourceSettings {
+        max_age_secs: Some(600),
+        ..directory()
+    };
+    let name = "a".into();
+    let refused = cluster.try_apply(Command::Cluster(ClusterCommand::SetSource { name, settings }));
+    assert!(matches!(
+        refused,
+        Err(Refused::FeatureLevel { needed: 6, has: 5 })
+    ));
+}
+
+#[test]
 fn servers_of_an_earlier_version_know_no_suspension() {
     let mut cluster = Cluster::new(5);
     bring(&mut cluster, "a", 7).unwrap();

@@ -159,6 +159,7 @@ pub(crate) fn refused_code(refused: &Refused) -> ProblemCode {
         | Refused::EmptySet { .. }
         | Refused::RemovesMost { .. }
         | Refused::NotInForce { .. }
+        | Refused::SecretOfSource { .. }
         | Refused::NotNow(_)
         | Refused::SecretUsed { .. }
         | Refused::TooManyConfigs { .. }

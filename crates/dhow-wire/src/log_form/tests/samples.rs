@@ -225,6 +225,26 @@ pub fn entry_with_request() -> Entry {
     }
 }
 
+fn set_source() -> ClusterCommand {
+    ClusterCommand::SetSource {
+        name: "shop".into(),
+        settings: dhow_core::state::SourceSettings {
+            dir: "/srv/dhow/shop".into(),
+            keys: [[7; 32]].into(),
+            remote: Some(Arc::new(dhow_core::state::RemoteSource {
+                kind: dhow_core::state::RemoteKind::Git,
+                url: "https://git.example.com/shop.git".into(),
+                reference: "main".into(),
+                path: "deploy".into(),
+                ca_secret: Some("git-ca".into()),
+                login_secret: Some("git-login".into()),
+            })),
+            max_age_secs: Some(604_800),
+            hook_secret: Some("git-hook".into()),
+        },
+    }
+}
+
 fn cluster() -> Vec<ClusterCommand> {
     vec![
         ClusterCommand::Bootstrap {
@@ -273,23 +293,7 @@ fn cluster() -> Vec<ClusterCommand> {
         ClusterCommand::KeepServerIds {
             nodes: vec![NodeId(1), NodeId(300)],
         },
-        ClusterCommand::SetSource {
-            name: "shop".into(),
-            settings: dhow_core::state::SourceSettings {
-                dir: "/srv/dhow/shop".into(),
-                keys: [[7; 32]].into(),
-                remote: Some(Arc::new(dhow_core::state::RemoteSource {
-                    kind: dhow_core::state::RemoteKind::Git,
-                    url: "https://git.example.com/shop.git".into(),
-                    reference: "main".into(),
-                    path: "deploy".into(),
-                    ca_secret: Some("git-ca".into()),
-                    login_secret: Some("git-login".into()),
-                })),
-                max_age_secs: Some(604_800),
-                hook_secret: Some("git-hook".into()),
-            },
-        },
+        set_source(),
         ClusterCommand::RemoveSource { name: "shop".into() },
         ClusterCommand::EpochBegan {
             revision: Revision(400),

@@ -17,7 +17,7 @@ pub(super) fn look_at_dir(judge: &Judge, sound: Sound) -> Result<(Verdict, Sound
     if judge.is_wanted_again || !judge.is_in_force(&set.index) {
         set = read_set(dir, set).map_err(|cause| judge.unreadable(cause))?;
     }
-    match judge.verdict(&set, None)? {
+    match judge.verdict(&set, None, None)? {
         Verdict::Newer(set) => Ok((Verdict::Newer(set), None)),
         Verdict::Unchanged => Ok((Verdict::Unchanged, look_at_files(judge, dir, sound)?)),
     }

@@ -13,6 +13,7 @@ use dhow_wire::{Sender, parse_deployment_under};
 
 use super::dir::ReadSetError;
 use super::sources::{ManifestSource, WaitingSet, waits_for_a_person};
+use crate::plane::remote_sets::RemoteError;
 
 /// How far the clocks of this host and of the one that signs may differ.
 const CLOCK_SKEW_MAX_SECS: u32 = 300;
@@ -43,6 +44,18 @@ pub enum SourceError {
         #[source]
         cause: ReadSetError,
     },
+    #[error("{place} cannot be read")]
+    Elsewhere {
+        place: String,
+        #[source]
+        cause: Box<RemoteError>,
+    },
+    #[error("the history of {place} was rewritten: {why}; `dhow source accept` takes it as it is")]
+    Rewritten {
+        place: String,
+        waiting: WaitingSet,
+        why: String,
+    },
     #[error("version {version} of {name} was not taken", version = waiting.version)]
     NotTaken {
         name: Arc<str>,
@@ -70,7 +83,8 @@ impl SourceError {
     pub(super) fn waiting(&self) -> Option<WaitingSet> {
         match self {
             Self::NotTaken { waiting, cause, .. } => waits_for_a_person(cause).then(|| waiting.clone()),
-            Self::Refused { .. } | Self::Unreadable { .. } | Self::CutOff => None,
+            Self::Rewritten { waiting, .. } => Some(waiting.clone()),
+            Self::Refused { .. } | Self::Unreadable { .. } | Self::Elsewhere { .. } | Self::CutOff => None,
         }
     }
 }
@@ -113,8 +127,40 @@ impl Judge {
     }
 
     /// What is to be done with a set. One whose index is in force needs no files, unless it is wanted again.
-    pub fn verdict(&self, set: &ReceivedSet, commit: Option<&Arc<str>>) -> Result<Verdict, SourceError> {
-        let is_again = self.is_wanted_again && self.is_in_force(&set.index);
+    /// What comes from a rewritten history waits for a person, also where its set is the one in force: then the commit is
+    /// what is taken.
+    pub fn verdict(
+        &self,
+        set: &ReceivedSet,
+        commit: Option<&Arc<str>>,
+        rewritten: Option<String>,
+    ) -> Result<Verdict, SourceError> {
+        let is_accepted = rewritten.is_some() && self.purpose == Purpose::Accept;
+        let is_again = (self.is_wanted_again || is_accepted) && self.is_in_force(&set.index);
+        let verdict = self.proved(set, commit, is_again)?;
+        let Some(why) = rewritten.filter(|_| !is_accepted) else {
+            return Ok(verdict);
+        };
+        let waiting = match &verdict {
+            Verdict::Newer(set) => WaitingSet::of(set),
+            Verdict::Unchanged => WaitingSet {
+                version: self.taken.map_or(0, |taken| taken.version),
+                commit: commit.cloned(),
+            },
+        };
+        Err(SourceError::Rewritten {
+            place: self.place(),
+            waiting,
+            why,
+        })
+    }
+
+    fn proved(
+        &self,
+        set: &ReceivedSet,
+        commit: Option<&Arc<str>>,
+        is_again: bool,
+    ) -> Result<Verdict, SourceError> {
         let previous = self.taken.as_ref().filter(|_| !is_again);
         let keys: Vec<_> = self
             .source

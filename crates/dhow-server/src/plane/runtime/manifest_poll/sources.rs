@@ -11,8 +11,12 @@ use dhow_wire::SourceConfig;
 use dhow_wire::manifest::{ManifestKey, Verdict, VerifiedSet};
 
 use super::dir_look::look_at_dir;
+use super::elsewhere::look_elsewhere;
+use super::hooks::{HookProof, HookRefused, Hooks};
 use super::judge::{Judge, Purpose, SourceError};
+use crate::plane::remote_sets::open;
 use crate::plane::runtime::limits::MANIFEST_POLL_MS;
+use crate::plane::secrets::SecretBox;
 
 /// What a source has, and whom to trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +40,11 @@ impl ManifestSource {
 
     pub fn keys(&self) -> impl Iterator<Item = ManifestKey> {
         self.settings.keys.iter().map(|key| ManifestKey(*key))
+    }
+
+    /// Whether it is read from a server elsewhere.
+    pub fn is_elsewhere(&self) -> bool {
+        self.settings.remote.is_some()
     }
 
     /// Whether somebody had the last word about what it has brought, for a time that is over.
@@ -72,6 +81,9 @@ pub struct ManifestSources {
     pub poll_ms: u64,
     /// What files may ask for: a signature is no way around it.
     policy: Option<Arc<FilePolicy>>,
+    /// Opens the secrets that sources name; without it none is there.
+    secrets: Option<Arc<SecretBox>>,
+    pub(super) hooks: Hooks,
     /// What the last look at each found, by name.
     found: Mutex<BTreeMap<Arc<str>, Found>>,
 }
@@ -83,6 +95,8 @@ pub struct LastLook {
     pub problem: Option<String>,
     pub looked_unix_secs: Option<i64>,
     pub waiting: Option<WaitingSet>,
+    /// When a call of its webhook was refused.
+    pub hook_refused_unix_secs: Option<i64>,
 }
 
 /// What a look at a source has found.
@@ -91,6 +105,16 @@ struct Found {
     last: LastLook,
     /// The stamp of the files when they were last proved to be those of the index in force.
     sound: Option<([u8; 32], u64)>,
+    /// What was there, where it brought nothing new.
+    looked_at: Option<LookedAt>,
+}
+
+/// A commit that need not be read again, for as long as the source and what is in force are the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct LookedAt {
+    source: ManifestSource,
+    taken: Option<ManifestVersion>,
+    commit: Arc<str>,
 }
 
 impl Default for ManifestSources {
@@ -110,8 +134,61 @@ impl ManifestSources {
             configured: configured.collect(),
             poll_ms: MANIFEST_POLL_MS,
             policy,
+            secrets: None,
+            hooks: Hooks::default(),
             found: Mutex::default(),
         }
+    }
+
+    /// The same with the key of the cluster's secrets.
+    pub fn with_secrets(self, secrets: Arc<SecretBox>) -> Self {
+        Self {
+            secrets: Some(secrets),
+            ..self
+        }
+    }
+
+    /// Lets a caller of a webhook have the source looked at, where it knows the source's secret.
+    pub fn call(
+        &self,
+        state: &State,
+        name: &str,
+        (proof, body): (Option<HookProof<'_>>, &[u8]),
+        (now_ms, now_unix_secs): (u64, i64),
+    ) -> Result<(), HookRefused> {
+        self.hooks.admit(now_ms)?;
+        match self.check_call(state, name, proof, body) {
+            Ok(name) => {
+                self.hooks.call(name);
+                Ok(())
+            }
+            Err(refused) => {
+                // Only of sources that there are, so that callers fill nothing.
+                if let Some(found) = self.found().get_mut(name) {
+                    found.last.hook_refused_unix_secs = Some(now_unix_secs);
+                }
+                Err(refused)
+            }
+        }
+    }
+
+    fn check_call(
+        &self,
+        state: &State,
+        name: &str,
+        proof: Option<HookProof<'_>>,
+        body: &[u8],
+    ) -> Result<Arc<str>, HookRefused> {
+        let proof = proof.ok_or(HookRefused::NoProof)?;
+        let source = self.all(state).into_iter().find(|source| &*source.name == name);
+        let secret = source
+            .as_ref()
+            .and_then(|source| source.settings.hook_secret.as_deref());
+        let secret = secret.and_then(|secret| open(secret, state, self.secrets.as_deref()).ok());
+        // Whoever does not know the secret does not learn either whether there is a source.
+        let is_known = secret.is_some_and(|secret| proof.is_of(&secret, body));
+        let name = source.filter(|_| is_known).map(|source| source.name);
+        name.ok_or(HookRefused::WrongProof)
     }
 
     /// All that are followed, by name. What this server's configuration says wins.
@@ -151,7 +228,12 @@ impl ManifestSources {
     fn note(&self, state: &State, name: Arc<str>, found: Found) {
         let followed: BTreeSet<Arc<str>> = self.all(state).into_iter().map(|source| source.name).collect();
         let mut all = self.found();
-        all.insert(name, found);
+        let refused = all.get(&name).and_then(|known| known.last.hook_refused_unix_secs);
+        let last = LastLook {
+            hook_refused_unix_secs: refused,
+            ..found.last
+        };
+        all.insert(name, Found { last, ..found });
         all.retain(|name, _| followed.contains(name));
     }
 
@@ -164,7 +246,8 @@ impl ManifestSources {
         now_unix_secs: i64,
     ) -> Result<Verdict, SourceError> {
         let name = source.name.clone();
-        let sound = self.found().get(&name).and_then(|found| found.sound);
+        let known = self.found().get(&name).cloned().unwrap_or_default();
+        let remote = source.settings.remote.clone();
         let judge = Judge {
             taken: source.taken(state),
             is_wanted_again: purpose == Purpose::Retry || source.is_owed(state, now_unix_secs),
@@ -173,22 +256,50 @@ impl ManifestSources {
             policy: self.policy.clone(),
             source,
         };
-        let looked = tokio::task::spawn_blocking(move || look_at_dir(&judge, sound)).await;
-        let looked = looked.unwrap_or(Err(SourceError::CutOff));
-        let looked = looked.and_then(|(verdict, sound)| {
-            if let Verdict::Newer(set) = &verdict {
+        let looked = match remote {
+            None => {
+                let looked = tokio::task::spawn_blocking(move || look_at_dir(&judge, known.sound)).await;
+                let looked = looked.unwrap_or(Err(SourceError::CutOff));
+                looked.map(|(verdict, sound)| (verdict, sound, None))
+            }
+            Some(remote) => {
+                let (secrets, source, taken) = (self.secrets.as_deref(), judge.source.clone(), judge.taken);
+                let looked_at = known
+                    .looked_at
+                    .filter(|known| known.source == source && known.taken == taken)
+                    .map(|known| known.commit);
+                let looked = look_elsewhere(judge, &remote, state, secrets, looked_at).await;
+                let noted = |commit| LookedAt {
+                    source,
+                    taken,
+                    commit,
+                };
+                looked.map(|(verdict, commit)| (verdict, None, commit.map(noted)))
+            }
+        };
+        let looked = looked.and_then(|looked| {
+            if let Verdict::Newer(set) = &looked.0 {
                 would_be_taken(state, set, now_unix_secs)?;
             }
-            Ok((verdict, sound))
+            Ok(looked)
         });
         let last = LastLook {
             problem: looked.as_ref().err().map(SourceError::reason),
             looked_unix_secs: Some(now_unix_secs),
             waiting: looked.as_ref().err().and_then(SourceError::waiting),
+            hook_refused_unix_secs: None,
         };
-        let sound = looked.as_ref().ok().and_then(|(_, sound)| *sound);
-        self.note(state, name, Found { last, sound });
-        looked.map(|(verdict, _)| verdict)
+        let (verdict, sound, looked_at) = match looked {
+            Ok((verdict, sound, looked_at)) => (Ok(verdict), sound, looked_at),
+            Err(error) => (Err(error), None, None),
+        };
+        let found = Found {
+            last,
+            sound,
+            looked_at,
+        };
+        self.note(state, name, found);
+        verdict
     }
 }
 
