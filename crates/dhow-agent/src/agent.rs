@@ -8,8 +8,9 @@ use std::sync::Arc;
 use dhow_core::ids::{NodeId, ReplicaName, ServiceKey};
 use dhow_core::spec::Policy;
 use dhow_core::usage::{EndpointFigures, RelayFigures};
+use dhow_driver::carry::{Carry, Direction};
 use dhow_driver::driver::{self, Cause, Connection, Driver, DriverError, DriverResult, ExecSession, Stage};
-use dhow_wire::api::NetCheck;
+use dhow_wire::api::{CopyWay, NetCheck};
 use dhow_wire::door::{ExecRequest, LogItem, LogQuery, NetCheckRequest, PresentReplica, ReplicaPull};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -281,6 +282,13 @@ impl AgentHandle {
                     rows: terminal.size.rows,
                     cols: terminal.size.cols,
                 },
+            }),
+            carry: request.copy.map(|copy| Carry {
+                direction: match copy.way {
+                    CopyWay::Out => Direction::Out,
+                    CopyWay::In => Direction::In,
+                },
+                path: copy.path,
             }),
             hangs_up: true,
         };

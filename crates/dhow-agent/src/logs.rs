@@ -100,7 +100,10 @@ impl Reader {
     async fn tail(&self, source: &LogSource) -> (Vec<LogLine>, LogPosition) {
         let wanted = self.query.tail.unwrap_or(usize::MAX).min(LOG_TAIL_LINES_MAX);
         if wanted > 0 && !self.query.lines.is_open() {
-            return self.tail_of_wanted(source, wanted).await;
+            return match self.lines_of(source).await {
+                Some(lines) => self.tail_of_wanted(source, &lines, wanted).await,
+                None => (Vec::new(), LogPosition::default()),
+            };
         }
         let mut lines = Vec::new();
         let mut position = source.locate_tail(wanted).await.unwrap_or_default();
@@ -114,14 +117,35 @@ impl Reader {
         (lines, position)
     }
 
+    /// Which lines of one are wanted; none where it had no run before the newest one and that is asked for.
+    async fn lines_of(&self, source: &LogSource) -> Option<LineFilter> {
+        let asked = &self.query.lines;
+        if !asked.previous {
+            return Some(asked.clone());
+        }
+        let run = source.previous_run().await.ok().flatten()?;
+        let at = |us: u64| i64::try_from(us).unwrap_or(i64::MAX);
+        let (since, until) = (at(run.since_us), at(run.until_us));
+        Some(LineFilter {
+            since_unix_us: Some(asked.since_unix_us.map_or(since, |asked| asked.max(since))),
+            until_unix_us: Some(asked.until_unix_us.map_or(until, |asked| asked.min(until))),
+            ..asked.clone()
+        })
+    }
+
     /// The last of those that are wanted. Where they begin is known once all that is kept has been looked at.
-    async fn tail_of_wanted(&self, source: &LogSource, count: usize) -> (Vec<LogLine>, LogPosition) {
-        let filter = times_of(&self.query.lines);
+    async fn tail_of_wanted(
+        &self,
+        source: &LogSource,
+        wanted: &LineFilter,
+        count: usize,
+    ) -> (Vec<LogLine>, LogPosition) {
+        let filter = times_of(wanted);
         let mut lines = VecDeque::new();
         let mut position = LogPosition::default();
         while let Ok(page) = source.page(position, &filter).await {
             for line in page.lines {
-                if is_wanted(&self.query.lines, &line) {
+                if is_wanted(wanted, &line) {
                     if lines.len() == count {
                         lines.pop_front();
                     }

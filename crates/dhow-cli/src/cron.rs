@@ -1,6 +1,7 @@
 //! `dhow cron ls|run|next`: schedules, their runs, and when they come next.
 
 use dhow_core::ids::DeploymentName;
+use dhow_core::spec::TimeSpan;
 use dhow_wire::api::{CronStatus, RunBegun, RunState, RunStatus};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -49,6 +50,10 @@ pub struct RunArgs {
     /// Wait for its end, and fail where it fails
     #[arg(long)]
     pub wait: bool,
+
+    /// How long to wait at most; as long as it takes where this is left out
+    #[arg(long, value_name = "DURATION", requires = "wait")]
+    pub timeout: Option<TimeSpan>,
 }
 
 /// Show when a schedule comes next, in its zone and in UTC
@@ -152,6 +157,9 @@ pub fn ended(target: &NamedTarget, run: &RunStatus) -> Result<String, String> {
         )),
         RunState::Late => Err(format!(
             "run {number} of {deployment}/{name} was not done by its deadline"
+        )),
+        RunState::Stopped => Err(format!(
+            "run {number} of {deployment}/{name} was ended: its service was stopped"
         )),
         RunState::Replaced => Err(format!(
             "run {number} of {deployment}/{name} made room for the next one"

@@ -6,6 +6,7 @@ use crate::human::one_line;
 use crate::shown::Shown;
 use crate::table::Table;
 use crate::target::{self, Target};
+use crate::wait::WaitArgs;
 
 /// Show rollouts that are under way, promote a canary, pause, resume or abort one
 #[derive(clap::Args)]
@@ -24,15 +25,18 @@ pub enum Command {
         json: bool,
     },
     /// The canary is good: the other replicas follow
-    Promote(Which),
+    Promote(AwaitedWhich),
     /// Replace nothing more, and judge nothing, until it is resumed
     Pause(Which),
     /// Go on with what was paused, or try again what has failed with `on_failure: pause`
-    Resume(Which),
+    Resume(AwaitedWhich),
     /// Go back to the last good revision
     Abort {
         #[arg(value_name = "DEPLOYMENT", value_parser = target::deployment)]
         deployment: dhow_core::ids::DeploymentName,
+
+        #[command(flatten)]
+        wait: WaitArgs,
     },
 }
 
@@ -43,15 +47,35 @@ pub struct Which {
     pub target: Target,
 }
 
+/// Whose rollout it is, where one may wait for its end.
+#[derive(clap::Args)]
+pub struct AwaitedWhich {
+    #[command(flatten)]
+    pub which: Which,
+
+    #[command(flatten)]
+    pub wait: WaitArgs,
+}
+
 impl Command {
+    /// How its end is waited for; none for what has none.
+    pub fn wait(&self) -> Option<&WaitArgs> {
+        match self {
+            Self::Ls { .. } | Self::Pause(_) => None,
+            Self::Promote(AwaitedWhich { wait, .. })
+            | Self::Resume(AwaitedWhich { wait, .. })
+            | Self::Abort { wait, .. } => Some(wait),
+        }
+    }
+
     /// What is asked of the API, and of whom; none for a listing.
     pub fn asked(&self) -> Option<(RolloutVerb, Target)> {
         match self {
             Self::Ls { .. } => None,
-            Self::Promote(which) => Some((RolloutVerb::Promote, which.target.clone())),
+            Self::Promote(asked) => Some((RolloutVerb::Promote, asked.which.target.clone())),
             Self::Pause(which) => Some((RolloutVerb::Pause, which.target.clone())),
-            Self::Resume(which) => Some((RolloutVerb::Resume, which.target.clone())),
-            Self::Abort { deployment } => {
+            Self::Resume(asked) => Some((RolloutVerb::Resume, asked.which.target.clone())),
+            Self::Abort { deployment, .. } => {
                 let (deployment, name) = (deployment.clone(), None);
                 Some((RolloutVerb::Abort, Target { deployment, name }))
             }

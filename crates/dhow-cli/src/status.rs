@@ -38,6 +38,9 @@ pub fn one(status: &DeploymentStatus, viewpoint: &Viewpoint) -> String {
     for note in &status.notes {
         text += &format!("  {}\n", one_line(note));
     }
+    for service in &status.services {
+        text += &stopped_line(&status.deployment, service).unwrap_or_default();
+    }
     text + &services(&status.services, &status.served, viewpoint)
 }
 
@@ -68,6 +71,15 @@ fn state(status: &DeploymentStatus) -> String {
     }
 }
 
+/// Who has stopped a service and when, and how it is started again.
+fn stopped_line(deployment: &str, service: &ServiceHealthSummary) -> Option<String> {
+    let stopped = service.stopped.as_ref()?;
+    let (name, by, at) = (&service.name, &stopped.by, minute_utc(stopped.at_unix_secs));
+    Some(format!(
+        "  {name} was stopped by {by} at {at}: `dhow start {deployment}/{name}`\n"
+    ))
+}
+
 /// The services with their endpoints, as the end of a deployment shows them.
 pub fn services(
     services: &[ServiceHealthSummary],
@@ -79,7 +91,7 @@ pub fn services(
         table.row([
             service.name.clone(),
             running(service),
-            yes_no(service.healthy),
+            healthy(service),
             viewpoint.addresses(service, served),
         ]);
     }
@@ -105,7 +117,7 @@ pub fn all(list: &[DeploymentStatus], viewpoint: &Viewpoint) -> Shown {
                 state(status),
                 service.name.clone(),
                 running(service),
-                yes_no(service.healthy),
+                healthy(service),
                 viewpoint.addresses(service, &status.served),
             ]);
         }
@@ -129,9 +141,27 @@ pub fn all(list: &[DeploymentStatus], viewpoint: &Viewpoint) -> Shown {
     }
 }
 
+/// Of what is stopped nobody can say how healthy it is.
+fn healthy(service: &ServiceHealthSummary) -> String {
+    match service.stopped {
+        Some(_) => "-".into(),
+        None => yes_no(service.healthy),
+    }
+}
+
 /// How many run of how many, or have done their work; those of other revisions apart while one rolls. Of a schedule
 /// also when it is due next.
 fn running(service: &ServiceHealthSummary) -> String {
+    if let Some(stopped) = &service.stopped {
+        return match (
+            service.running.saturating_sub(service.done.unwrap_or(0)),
+            stopped.replicas,
+        ) {
+            (0, Some(replicas)) => format!("stopped, {replicas} when started"),
+            (0, None) => "stopped".into(),
+            (running, _) => format!("stopped, {running} to end"),
+        };
+    }
     let mut text = match service.done {
         Some(0) if service.desired == 0 && service.next_run_unix_secs.is_some() => "no run yet".into(),
         Some(done @ 1..) => {

@@ -13,6 +13,16 @@ pub struct Target {
     pub name: Option<String>,
 }
 
+impl Target {
+    /// As people write it.
+    pub fn shown(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{}/{name}", self.deployment),
+            None => self.deployment.to_string(),
+        }
+    }
+}
+
 /// A service or a replica of a deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTarget {

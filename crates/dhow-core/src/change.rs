@@ -122,6 +122,16 @@ pub enum DeploymentChange<'a> {
     RestartAsked {
         service: Option<&'a ServiceName>,
     },
+    /// All services where none is named, until somebody starts them.
+    StopAsked {
+        service: Option<&'a ServiceName>,
+        author: &'a Arc<str>,
+    },
+    /// What was stopped runs again; all of it where no service is named.
+    StartAsked {
+        service: Option<&'a ServiceName>,
+        author: &'a Arc<str>,
+    },
     RemovalAsked,
     /// Its last service is gone, and so is it.
     Removed,
@@ -226,6 +236,8 @@ pub enum StopCause {
     Late,
     /// The next run of its schedule takes its place.
     NextRun,
+    /// People have stopped its service.
+    Stopped,
     /// A comparison of two states does not show it.
     Unknown,
 }

@@ -96,6 +96,9 @@ impl Command {
             | Self::Node(_)
             | Self::Agent(_) => 0,
             Self::Deployment(DeploymentCommand::StartRun { .. }) => crate::step::JOBS_LEVEL,
+            Self::Deployment(DeploymentCommand::Stop { .. } | DeploymentCommand::Start { .. }) => {
+                crate::step::STOP_LEVEL
+            }
             Self::Plan(command) => match command {
                 PlanCommand::Job(_) => crate::step::JOBS_LEVEL,
                 PlanCommand::JudgeCanary { .. } => RolloutSpec::STAGES_SINCE,
@@ -309,6 +312,21 @@ pub enum DeploymentCommand {
         service: Option<ServiceName>,
         action: RolloutAction,
         author: Arc<str>,
+    },
+    /// Nothing of it is to run until somebody starts it, or deploys it again.
+    Stop {
+        deployment: DeploymentName,
+        /// Every service where none is named.
+        service: Option<ServiceName>,
+        author: Arc<str>,
+        wall_unix_secs: i64,
+    },
+    /// What was stopped runs again.
+    Start {
+        deployment: DeploymentName,
+        service: Option<ServiceName>,
+        author: Arc<str>,
+        wall_unix_secs: i64,
     },
     /// A deploy, a scale or a rollback of what a source owns: the person's word counts there for that long, then the
     /// source's again.

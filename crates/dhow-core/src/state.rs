@@ -19,6 +19,7 @@ mod rollout;
 mod runs;
 mod service;
 mod settings;
+mod stopped;
 mod worker_cas;
 
 use imbl::OrdMap;
@@ -45,6 +46,7 @@ pub use rollout::{Rollout, Stage};
 pub use runs::{DueSpan, DueTimes, RunEnd, RunOutcome, ScheduleRun};
 pub use service::{GenerationInfo, Service};
 pub use settings::{NextSettings, Trial};
+pub use stopped::Stopped;
 pub use worker_cas::WorkerCaGenerations;
 
 use crate::ids::{DeploymentName, NodeId, ReplicaKey, Revision, ServiceId, ServiceKey, Term};

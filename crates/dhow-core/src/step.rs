@@ -24,6 +24,7 @@ mod service;
 mod settings;
 mod sources;
 mod stages;
+mod stopped;
 mod worker_cas;
 
 use std::sync::Arc;
@@ -38,6 +39,7 @@ pub use deployment::rollback_target;
 pub(crate) use files::{SINCE_LEVEL as FILES_LEVEL, named_contents};
 pub(crate) use jobs::SINCE_LEVEL as JOBS_LEVEL;
 pub(crate) use sources::SINCE_LEVEL as SOURCES_LEVEL;
+pub(crate) use stopped::SINCE_LEVEL as STOP_LEVEL;
 
 /// Applies one entry, and tells the sink what that changes.
 pub fn step(state: &mut State, entry: &Entry, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {
@@ -140,6 +142,8 @@ fn is_edit(command: &Command) -> bool {
             | DeploymentCommand::StartRun { .. }
             | DeploymentCommand::Steer { .. }
             | DeploymentCommand::Suspending { .. }
+            | DeploymentCommand::Stop { .. }
+            | DeploymentCommand::Start { .. }
             | DeploymentCommand::ApplyManifests { .. } => true,
             DeploymentCommand::RecordConflicted { .. } => false,
         },

@@ -209,9 +209,14 @@ const FORM_SIX: Lengths = Lengths {
 };
 
 const FORM_SEVEN: Lengths = Lengths {
-    fields: &[("Deployment", 10), ("Source", 2), ("SourceSettings", 2)],
+    fields: &[
+        ("Deployment", 10),
+        ("Service", 25),
+        ("Source", 2),
+        ("SourceSettings", 2),
+    ],
     variant_fields: &[("DeploymentCommand", "ApplyManifests", 4)],
-    variants: &[("DeploymentCommand", 9)],
+    variants: &[("DeploymentCommand", 9), ("RunOutcome", 4)],
 };
 
 impl State {

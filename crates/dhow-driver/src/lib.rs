@@ -4,6 +4,7 @@
 //! runs where: that is the control plane's.
 
 pub mod call_filter;
+pub mod carry;
 pub mod cgroup;
 pub mod conformance;
 pub mod container;

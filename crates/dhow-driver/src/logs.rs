@@ -17,12 +17,14 @@
 mod follow;
 mod frame;
 mod reader;
+mod runs;
 mod source;
 mod writer;
 
 pub use follow::LogFollow;
 pub use frame::{LINE_MAX_BYTES, LogLine, Stream};
 pub use reader::{LogDir, LogFilter, LogPage, LogPosition, PAGE_MAX_BYTES};
+pub use runs::RunSpan;
 pub use source::{LogSource, MemoryLog};
 pub use writer::{LogLimits, LogWriter};
 

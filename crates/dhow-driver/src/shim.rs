@@ -41,6 +41,7 @@ pub mod zygote;
 pub use client::{OwnCommand, RunSession, ShimClient, ShimConfig, build_of};
 pub use error::ShimError;
 pub use exec_session::{ExecStreams, exec_session};
+pub(crate) use identity::ProcessId;
 pub use replica_dirs::{ReplicaDirs, StartLock};
 pub(crate) use spawn::rlimit_resource;
 pub use stop::SignalTarget;

@@ -24,12 +24,14 @@ mod tokens;
 
 pub use cluster::MemberAddRequest;
 pub use crons::{CronStatus, RunBegun, RunRequest, RunState, RunStatus};
-pub use deployments::{Deployed, RestartRequest, RollbackRequest, ScaleItem, ScaleRequest, WriteDone};
+pub use deployments::{
+    Deployed, RestartRequest, RollbackRequest, ScaleItem, ScaleRequest, StopRequest, WriteDone,
+};
 pub use event::EventDocument;
 pub use exec::{
-    EXEC_FRAME_HEADER_BYTES, EXEC_PAYLOAD_BYTES_MAX, EXEC_REPLICA_HEADER, EXEC_SIGN_EVERY_SECS, EXEC_UPGRADE,
-    ExecClientFrame, ExecExit, ExecFrameError, ExecServerFrame, Terminal, TerminalSize, exec_upgrade,
-    is_term,
+    COPY_UPGRADE, CopyRequest, CopyWay, EXEC_FRAME_HEADER_BYTES, EXEC_PAYLOAD_BYTES_MAX, EXEC_REPLICA_HEADER,
+    EXEC_SIGN_EVERY_SECS, EXEC_UPGRADE, ExecClientFrame, ExecExit, ExecFrameError, ExecServerFrame, Terminal,
+    TerminalSize, exec_upgrade, is_term,
 };
 pub use explain::{ExplainedReplica, ExplainedWait, Explanation};
 pub use health::{HealthDocument, PeerHealthDocument};

@@ -7,7 +7,7 @@ use dhow_core::ids::{ReplicaName, ServiceKey};
 use dhow_core::replica::Machine;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{LogRecord, Terminal, exec_upgrade};
+use crate::api::{COPY_UPGRADE, CopyRequest, LogRecord, Terminal, exec_upgrade};
 
 /// Which lines of which replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +34,9 @@ pub struct LineFilter {
     /// Those that have this text in them.
     #[serde(default)]
     pub grep: Option<String>,
+    /// Those of the run before the newest one of each replica. A node of an older version does not leave the others out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub previous: bool,
 }
 
 impl LineFilter {
@@ -69,12 +72,18 @@ pub struct ExecRequest {
     /// In place of a command: a connection to this port, as the replica's service names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
+    /// In place of a command: files that are copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<CopyRequest>,
 }
 
 impl ExecRequest {
     /// What the connection speaks that carries it.
     pub fn protocol(&self) -> &'static str {
-        exec_upgrade(self.terminal.is_some(), self.port.is_some())
+        match self.copy {
+            Some(_) => COPY_UPGRADE,
+            None => exec_upgrade(self.terminal.is_some(), self.port.is_some()),
+        }
     }
 }
 
@@ -115,6 +124,7 @@ mod tests {
             since_unix_us: Some(10),
             until_unix_us: Some(20),
             grep: Some("fail".into()),
+            previous: false,
         };
         for (time, text, is_wanted) in [
             (10, "it failed", true),

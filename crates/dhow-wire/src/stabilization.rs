@@ -10,7 +10,7 @@ mod result;
 
 pub use evaluation::{Evaluation, ServiceLogs, evaluate};
 pub use message::{LOG_LINES_SHOWN_MAX, log_block, timed_out_message};
-pub use result::{ServiceHealthSummary, StabilizationOutcome, StabilizationResult};
+pub use result::{ServiceHealthSummary, StabilizationOutcome, StabilizationResult, StoppedService};
 
 #[cfg(test)]
 mod tests;

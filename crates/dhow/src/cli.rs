@@ -5,9 +5,9 @@ mod examples;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    cluster, completions, convert, cron, daemon, dashboard, deploy, doctor, events, exec, explain, history,
-    image, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, rollout, scale, schema,
-    secret, source, status, token, up, validate, worker,
+    cluster, completions, convert, cp, cron, daemon, dashboard, deploy, doctor, events, exec, explain,
+    history, image, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, rollout, scale,
+    schema, secret, source, start, status, stop, token, up, validate, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -83,8 +83,11 @@ pub enum Command {
     Ps(ps::Args),
     Logs(logs::Args),
     Exec(exec::Args),
+    Cp(cp::Args),
     PortForward(port_forward::Args),
     Scale(scale::Args),
+    Stop(stop::Args),
+    Start(start::Args),
     Restart(restart::Args),
     Rm(rm::Args),
     History(history::Args),

@@ -1,8 +1,10 @@
 //! The verbs of the command line, one file each.
 
 pub mod cluster;
+pub mod complete;
 pub mod completions;
 pub mod convert;
+pub mod cp;
 pub mod cron;
 pub mod daemon;
 pub mod dashboard;
@@ -29,7 +31,9 @@ pub mod scale;
 pub mod schema;
 pub mod secret;
 pub mod source;
+pub mod start;
 pub mod status;
+pub mod stop;
 pub mod token;
 pub mod up;
 pub mod validate;
@@ -62,8 +66,11 @@ pub fn run(cli: Cli) -> Exit {
         Command::Ps(args) => online(host, async |client| ps::run(args, &client).await),
         Command::Logs(args) => online(host, async |client| logs::run(args, &client).await),
         Command::Exec(args) => online(host, async |client| exec::run(args, &client).await),
+        Command::Cp(args) => online(host, async |client| cp::run(args, &client).await),
         Command::PortForward(args) => online(host, async |client| port_forward::run(args, &client).await),
         Command::Scale(args) => online(host, async |client| scale::run(args, &client).await),
+        Command::Stop(args) => online(host, async |client| stop::run(args, &client).await),
+        Command::Start(args) => online(host, async |client| start::run(args, &client).await),
         Command::Restart(args) => online(host, async |client| restart::run(args, &client).await),
         Command::Rm(args) => online(host, async |client| rm::run(args, &client).await),
         Command::History(args) => online(host, async |client| history::run(args, &client).await),

@@ -24,6 +24,9 @@ fn main() -> ExitCode {
         Some(verb) if verb == "shim-zygote" => std::process::exit(dhow_driver::shim::zygote::main(args)),
         Some(verb) if verb == "proxy" => std::process::exit(dhow_agent::proxy::main(args)),
         Some(verb) if verb == "net-probe" => std::process::exit(dhow_agent::net_probe(args)),
+        // Before any thread too: it enters the mounts of a container.
+        Some(verb) if verb == dhow_driver::carry::VERB => std::process::exit(dhow_driver::carry::main(args)),
+        Some(verb) if verb == commands::complete::WORD => std::process::exit(commands::complete::main(args)),
         Some(_) | None => {}
     }
     let cli = cli::Cli::read();

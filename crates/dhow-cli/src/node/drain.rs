@@ -33,7 +33,7 @@ pub struct DrainArgs {
     pub ignore_system: bool,
 
     /// Return once it is durable
-    #[arg(long)]
+    #[arg(long, short, conflicts_with = "timeout")]
     pub detach: bool,
 
     /// How long to wait at most; the drain goes on after that

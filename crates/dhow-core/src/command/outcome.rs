@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{
-    DeploymentName, DeploymentRevision, NodeId, ReplicaKey, RoleName, ServiceId, ServiceName, Slot, Term,
+    DeploymentName, DeploymentRevision, NodeId, ReplicaKey, RoleName, ServiceId, ServiceKey, ServiceName,
+    Slot, Term,
 };
 
 /// What `step` answers where it carried a command out.
@@ -218,6 +219,8 @@ pub enum Refused {
     RunUnderWay { service: ServiceName, run: u32 },
     #[error("{max} runs of `{service}` are under way, the most that one schedule can have")]
     TooManyRuns { service: ServiceName, max: usize },
+    #[error("`{0}` is stopped: `dhow start {0}` comes first")]
+    Stopped(ServiceKey),
     #[error("not now: {0}")]
     NotNow(&'static str),
     #[error("the spec cannot be carried out: {0}")]

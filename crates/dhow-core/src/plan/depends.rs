@@ -48,6 +48,16 @@ impl Planner<'_> {
         other.is_some_and(|other| meets(self.state, other, dependency.condition, self.now))
     }
 
+    /// What it depends on, where people have stopped that: then its time does not run out.
+    pub(super) fn stopped_one(&self, service: &Service, dependency: &Dependency) -> Option<&Service> {
+        let other = self
+            .state
+            .service_named(&service.key.deployment, &dependency.service);
+        other
+            .map(|other| other.as_ref())
+            .filter(|other| other.stopped.is_some())
+    }
+
     /// Says for whom it waits, and looks again when it need not any more.
     pub(super) fn report_dependencies(&mut self, service: &Service) {
         let mut report = ServiceReport::default();
@@ -57,9 +67,14 @@ impl Planner<'_> {
             }
             self.cache
                 .wake_at(service.id, service.asked.after(dependency.timeout));
-            let why = Why::WaitsFor {
-                service: dependency.service,
-                condition: dependency.condition,
+            let why = match self.stopped_one(service, &dependency) {
+                Some(stopped) => Why::WaitsForStopped {
+                    service: stopped.key.clone(),
+                },
+                None => Why::WaitsFor {
+                    service: dependency.service,
+                    condition: dependency.condition,
+                },
             };
             for slot in service.wanted_slots().take(1) {
                 let Slot { role, .. } = slot;

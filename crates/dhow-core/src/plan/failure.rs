@@ -60,6 +60,7 @@ fn waits_at_gate(report: &ServiceReport) -> bool {
         Why::Unplaced { .. }
         | Why::RoomToCome { .. }
         | Why::WaitsFor { .. }
+        | Why::WaitsForStopped { .. }
         | Why::OldStopping { .. }
         | Why::NodeMayReturn { .. }
         | Why::NotRescheduled { .. }
@@ -144,7 +145,8 @@ impl Planner<'_> {
         };
         for dependency in self.dependencies(service) {
             let waited = self.now >= service.asked.after(dependency.timeout);
-            if waited && dependency.on_timeout == OnTimeout::Fail && !self.is_met(service, &dependency) {
+            let counts = waited && self.stopped_one(service, &dependency).is_none();
+            if counts && dependency.on_timeout == OnTimeout::Fail && !self.is_met(service, &dependency) {
                 let cause = format!(
                     "`{}` waited {} for `{}`",
                     service.key.service, dependency.timeout, dependency.service

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use serde::Serialize;
 
-use crate::ids::{NodeId, RoleName, ServiceId, ServiceName, Slot};
+use crate::ids::{NodeId, RoleName, ServiceId, ServiceKey, ServiceName, Slot};
 use crate::placement::Unplaced;
 use crate::rollout::AtGate;
 use crate::spec::{Condition, TimeSpan};
@@ -51,6 +51,8 @@ pub enum Why {
         service: ServiceName,
         condition: Condition,
     },
+    /// A service that it depends on was stopped by people.
+    WaitsForStopped { service: ServiceKey },
     /// The replica before it has not ended yet.
     OldStopping { node: NodeId },
     /// Its node is lost, and it is given time to come back.
@@ -117,7 +119,10 @@ impl Why {
     /// Whether only a change of the cluster helps: time alone brings no place.
     pub fn is_stuck(&self) -> bool {
         match self {
-            Self::Unplaced { .. } | Self::NotRescheduled { .. } | Self::VolumeLost { .. } => true,
+            Self::Unplaced { .. }
+            | Self::NotRescheduled { .. }
+            | Self::VolumeLost { .. }
+            | Self::WaitsForStopped { .. } => true,
             Self::RoomToCome { .. }
             | Self::WaitsFor { .. }
             | Self::OldStopping { .. }
@@ -152,6 +157,10 @@ impl fmt::Display for Why {
                     Condition::Completed => "complete",
                 };
                 write!(f, "waits for `{service}` to {word}")
+            }
+            Self::WaitsForStopped { service } => {
+                let name = &service.service;
+                write!(f, "waits for `{name}`, which is stopped: `dhow start {service}`")
             }
             Self::OldStopping { node } => {
                 write!(f, "waits for the replica before it to end on node {node}")

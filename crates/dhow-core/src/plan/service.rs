@@ -23,6 +23,10 @@ impl Planner<'_> {
             self.remove_service(service);
             return;
         }
+        if service.stopped.is_some() {
+            self.stopped_service(service);
+            return;
+        }
         let state = self.state;
         if !service.released && !self.release(service) {
             // What runs goes on running; nothing new is started before its turn.
@@ -47,6 +51,22 @@ impl Planner<'_> {
         let Some(view) = view else { return };
         let decisions = decide(state, &view);
         self.carry_out(&view, decisions);
+    }
+
+    /// Nothing of it is started, and nothing of it fails. It is at rest once its last replica has ended.
+    fn stopped_service(&mut self, service: &Service) {
+        self.cache.summaries.remove(&service.id);
+        let state = self.state;
+        let Some(view) = View::of(state, service, self.now) else {
+            return;
+        };
+        let mut report = ServiceReport::default();
+        let Carried { settled, .. } = self.carry(&view, decide(state, &view), &mut report);
+        let mut left = state.replicas_of(service.id);
+        if settled && left.all(|(_, replica)| replica.machine.state.is_ended()) {
+            self.cache.settled.insert(service.id);
+        }
+        self.cache.report_service(service.id, report);
     }
 
     fn carry_out(&mut self, view: &View<'_>, decisions: Decisions) {

@@ -5,12 +5,12 @@ use super::view::View;
 use crate::command::PlanCommand;
 use crate::ids::DeploymentName;
 use crate::spec::{Condition, RType};
-use crate::state::{Drain, Phase, Service, State};
+use crate::state::{Deployment, Drain, Phase, RevisionOutcome, Service, State};
 use crate::time::ClusterTime;
 
 /// Whether a service is what a dependent waits for: all its slots, of its target.
 pub(super) fn meets(state: &State, service: &Service, condition: Condition, now: ClusterTime) -> bool {
-    if service.removing || service.late.is_some() {
+    if service.is_off() || service.late.is_some() {
         return false;
     }
     if service.rtype() == RType::System {
@@ -67,7 +67,7 @@ impl Planner<'_> {
                     .services
                     .values()
                     .any(|id| self.state.service(*id).is_some_and(|s| s.held));
-            if at_rest && !held && !self.failed.contains(&name) {
+            if at_rest && !held && !self.is_unproven(deployment) && !self.failed.contains(&name) {
                 let revision = deployment.revision;
                 self.push(PlanCommand::MarkStable {
                     deployment: name,
@@ -75,6 +75,20 @@ impl Planner<'_> {
                 });
             }
         }
+    }
+
+    /// Whether it has a version that nobody has seen run: its rollout goes on when what is stopped of it is started.
+    fn is_unproven(&self, deployment: &Deployment) -> bool {
+        let is_good = deployment
+            .current()
+            .is_some_and(|record| record.outcome == RevisionOutcome::Good);
+        let mut services = deployment.services.values();
+        !is_good
+            && services.any(|id| {
+                let service = self.state.service(*id);
+                let stopped = service.filter(|service| service.stopped.is_some());
+                stopped.is_some_and(|service| service.rolling || deployment.last_good.is_none())
+            })
     }
 
     /// Nodes that were drained and have nothing left.

@@ -43,7 +43,7 @@ impl Summary {
             runs: service.runs.clone(),
             is_late: service.late.is_some(),
             rolling: service.rolling,
-            removing: service.removing,
+            removing: service.is_off(),
         });
         Self {
             basis,
@@ -63,7 +63,7 @@ impl Summary {
                 && basis.cron_base == service.cron_base
                 && basis.runs == service.runs
                 && basis.is_late == service.late.is_some()
-                && (basis.rolling, basis.removing) == (service.rolling, service.removing)
+                && (basis.rolling, basis.removing) == (service.rolling, service.is_off())
         })
     }
 

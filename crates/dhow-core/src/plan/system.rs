@@ -13,7 +13,7 @@ use crate::state::{Node, Service, State};
 /// How many nodes a system service should be on now.
 pub(crate) fn system_nodes(state: &State, service: &Service) -> u32 {
     let Some(spec) = service.spec() else { return 0 };
-    if service.removing {
+    if service.is_off() {
         return 0;
     }
     let mut table = NodeTable::new();

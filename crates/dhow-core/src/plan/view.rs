@@ -309,7 +309,7 @@ impl<'a> View<'a> {
     pub fn wants(&self, slot: Slot) -> bool {
         match (&self.line, self.info.spec.rtype) {
             (Line::Canary(slots), _) => slots.contains(&slot) && self.service.wants(slot),
-            (Line::All | Line::Base(_), RType::System) => !self.service.removing,
+            (Line::All | Line::Base(_), RType::System) => !self.service.is_off(),
             (Line::All | Line::Base(_), RType::Service | RType::Job | RType::Cron) => {
                 self.service.wants(slot)
             }

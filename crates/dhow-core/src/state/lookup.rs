@@ -131,6 +131,7 @@ impl State {
     /// How many replicas a service should have now.
     pub fn desired(&self, service: &Service) -> u32 {
         match service.rtype() {
+            RType::Service | RType::Job | RType::Cron if service.stopped.is_some() => 0,
             RType::Cron if !service.removing && !service.runs.is_empty() => service
                 .present_runs()
                 .fold(0, |sum, run| sum.saturating_add(run.count_total())),

@@ -43,6 +43,8 @@ pub enum RunOutcome {
     Late,
     /// The next run has taken its place.
     Replaced,
+    /// Its service was stopped.
+    Stopped,
 }
 
 impl RunOutcome {
@@ -52,6 +54,7 @@ impl RunOutcome {
             Self::Failed => "failed",
             Self::Late => "late",
             Self::Replaced => "replaced",
+            Self::Stopped => "stopped",
         }
     }
 }
@@ -183,6 +186,9 @@ impl Service {
     pub fn keeps(&self, slot: Slot) -> bool {
         if self.removing {
             return false;
+        }
+        if self.stopped.is_some() {
+            return self.keeps_stopped(slot);
         }
         match self.late {
             Some(_) => slot.index < self.count(slot.role),

@@ -11,6 +11,7 @@ use super::replica::Replica;
 use super::rollout::{Rollout, Stage};
 use super::runs::{DueTimes, ScheduleRun};
 use super::settings::{NextSettings, Trial};
+use super::stopped::Stopped;
 use crate::amount::Amount;
 use crate::ids::{Generation, NodeId, RoleId, RoleName, ServiceId, ServiceKey, SettingsId, Slot, Template};
 use crate::spec::{RType, ServiceSpec};
@@ -85,6 +86,9 @@ pub struct Service {
     pub late: Option<ClusterTime>,
     #[serde(default)]
     pub rollout: Option<Rollout>,
+    /// People have stopped it, until somebody starts it again.
+    #[serde(default)]
+    pub stopped: Option<Stopped>,
 }
 
 impl Service {
@@ -127,19 +131,18 @@ impl Service {
 
     /// Whether the slot should have a replica.
     pub fn wants(&self, slot: Slot) -> bool {
-        if self.removing || self.late.is_some() {
+        if self.is_off() || self.late.is_some() {
             return false;
         }
         if !self.runs.is_empty() {
             return self.open_runs().any(|run| run.has(slot));
         }
-        let base = self.cron_base;
-        slot.index >= base && slot.index - base < self.count(slot.role)
+        self.is_counted(slot)
     }
 
     /// The slots that should have a replica, in order.
     pub fn wanted_slots(&self) -> impl Iterator<Item = Slot> + '_ {
-        let has_none = self.removing || self.late.is_some();
+        let has_none = self.is_off() || self.late.is_some();
         let roles = if has_none { 0 } else { self.counts.len() };
         (0..roles).flat_map(move |place| {
             let role = RoleId(place as u16);

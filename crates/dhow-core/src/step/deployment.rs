@@ -7,7 +7,7 @@ use imbl::OrdMap;
 use super::scaled::{self, Scaled};
 use super::{
     callers, cluster, completed, conflicted, files, jobs, quarantine, replicas, restart, rollout, runs,
-    service, settings, sources, stages,
+    service, settings, sources, stages, stopped,
 };
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
@@ -60,17 +60,16 @@ pub(super) fn apply(
             author,
             wall_unix_secs,
         } => conflicted::record(state, spec, author, *wall_unix_secs, sink),
-        DeploymentCommand::StartRun { deployment, service } => {
-            let known = present(state, deployment)?;
-            let id = service_in(state, known, service)?;
-            runs::start(state, id, sink)
-        }
+        DeploymentCommand::StartRun { deployment, service } => runs::start(state, deployment, service, sink),
         DeploymentCommand::Steer {
             deployment,
             service,
             action,
             author,
         } => stages::steer(state, deployment, service.as_ref(), (*action, author), sink),
+        DeploymentCommand::Stop { .. } | DeploymentCommand::Start { .. } => {
+            stopped::apply(state, command, sink)
+        }
         DeploymentCommand::Suspending {
             for_ms,
             until_unix_secs,
@@ -195,10 +194,8 @@ pub(super) fn deploy(
             return Err(Refused::Removing(name.clone()));
         }
         if is_unchanged(state, known, new) {
-            return Ok(Outcome::Deployed {
-                revision: known.revision,
-                changed: false,
-            });
+            let by_people = (!manifests).then_some((new.author, new.wall_unix_secs));
+            return stopped::start_unchanged(state, &known.clone(), by_people, sink);
         }
         quarantine::check(state, known, new)?;
     }
@@ -229,6 +226,7 @@ pub(super) fn deploy(
     cluster::mark_clock(state, new.wall_unix_secs.saturating_mul(1_000));
     let revision = deployment.revision;
     turn_services(state, deployment, &new.scaled, sink);
+    stopped::begin_all(state, name, (!manifests).then_some(new.wall_unix_secs));
     files::sweep(state, name);
     let change = DeploymentChange::Deployed {
         revision,

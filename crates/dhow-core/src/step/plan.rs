@@ -212,7 +212,7 @@ fn check_placement(
 ) -> Result<(), Stale> {
     let wanted = match service.rtype() {
         RType::Service | RType::Job | RType::Cron => service.wants(key.slot),
-        RType::System => !service.removing,
+        RType::System => !service.is_off(),
     };
     if !wanted {
         return Err(Stale::SlotUnwanted);
@@ -420,7 +420,7 @@ fn cron_fired(
     sink: &mut dyn ChangeSink,
 ) -> Result<(), Refused> {
     let service = state.service(id).ok_or(Missing::ServiceId(id))?.clone();
-    if service.removing || service.rtype() != RType::Cron {
+    if service.is_off() || service.rtype() != RType::Cron {
         return Err(Stale::SlotUnwanted.into());
     }
     if !service.runs.is_empty() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::deployment::{present, service_in};
-use super::{completed, rollout, service};
+use super::{completed, rollout, service, stopped};
 use crate::change::{Change, ChangeSink, DeploymentChange};
 use crate::command::{Outcome, Refused};
 use crate::ids::{DeploymentName, ServiceId, ServiceName};
@@ -35,6 +35,7 @@ pub(super) fn restart(
         return Err(Refused::NothingToRestart(name.clone()));
     }
     for id in ids {
+        stopped::forget(state, id);
         service::renew(state, id);
         forget_work(state, id);
     }

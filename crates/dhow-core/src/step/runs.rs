@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use imbl::{OrdSet, Vector};
 
+use super::deployment::{present, service_in};
 use super::{jobs, replicas};
 use crate::change::{Change, ChangeSink, LeftOut, ReplicaChange, ServiceChange, StopCause};
 use crate::command::{JobCommand, Missing, Outcome, Refused, Stale};
-use crate::ids::{Generation, NodeId, ReplicaKey, ServiceId, Slot};
+use crate::ids::{DeploymentName, Generation, NodeId, ReplicaKey, ServiceId, ServiceName, Slot};
 use crate::spec::{Concurrency, RType, ServiceSpec};
 use crate::state::{RunEnd, RunOutcome, ScheduleRun, Service, State, Wanted};
 
@@ -61,7 +62,7 @@ struct Due {
 /// The service's spec, where it is a schedule.
 fn scheduled(service: &Service) -> Option<Arc<ServiceSpec>> {
     let spec = service.spec().filter(|spec| spec.rtype == RType::Cron)?;
-    (!service.removing).then(|| spec.clone())
+    (!service.is_off()).then(|| spec.clone())
 }
 
 fn due_comes(
@@ -95,10 +96,19 @@ fn due_comes(
 }
 
 /// A person wants a run now.
-pub(super) fn start(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {
+pub(super) fn start(
+    state: &mut State,
+    deployment: &DeploymentName,
+    service: &ServiceName,
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
+    let id = service_in(state, present(state, deployment)?, service)?;
     super::needs_level(state, jobs::SINCE_LEVEL)?;
     let service = state.service(id).ok_or(Missing::ServiceId(id))?;
     let name = service.key.service.clone();
+    if service.stopped.is_some() {
+        return Err(Refused::Stopped(service.key.clone()));
+    }
     let spec = scheduled(service).ok_or_else(|| Refused::NoSchedule(name.clone()))?;
     adopt_last_run(state, id);
     match state.service(id).and_then(|service| refuses(service, &spec)) {
@@ -276,6 +286,27 @@ fn stop(
         .collect();
     for (key, node) in under_way {
         let asked = ReplicaChange::StopAsked(why);
+        sink.tell(state, Change::Replica(key, node, asked));
+        replicas::stop(state, &key, sink);
+    }
+}
+
+/// Ends all of a service that people stop. Work that is done stays done.
+pub(super) fn end_all(state: &mut State, id: ServiceId, sink: &mut dyn ChangeSink) {
+    for run in numbers(state, id, |run| run.is_open()) {
+        end(state, id, run, RunOutcome::Stopped, sink);
+    }
+    let is_work = state
+        .service(id)
+        .and_then(|service| service.spec())
+        .is_some_and(|spec| spec.runs_to_completion());
+    let all = state.replicas_of(id);
+    let there: Vec<(ReplicaKey, NodeId)> = all
+        .filter(|(_, replica)| replica.wanted == Wanted::Run && !(is_work && replica.is_completed()))
+        .map(|(key, replica)| (*key, replica.node))
+        .collect();
+    for (key, node) in there {
+        let asked = ReplicaChange::StopAsked(StopCause::Stopped);
         sink.tell(state, Change::Replica(key, node, asked));
         replicas::stop(state, &key, sink);
     }

@@ -138,6 +138,7 @@ fn make(state: &mut State, key: ServiceKey, spec: &Arc<ServiceSpec>) -> ServiceI
         due_times: DueTimes::default(),
         late: None,
         rollout: None,
+        stopped: None,
     };
     state.service_ids.insert(key, id);
     state.services.insert(id, Arc::new(service));

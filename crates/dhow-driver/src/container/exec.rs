@@ -8,8 +8,10 @@ use dhow_core::ids::ReplicaName;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
+use crate::carry::Carry;
 use crate::driver::{Cause, ExecRequest, ExecSession, ReplicaStatus};
-use crate::shim::protocol::{RunSpec, SetUp};
+use crate::shim::ProcessId;
+use crate::shim::protocol::{Program, RunSpec, SetUp};
 use crate::shim::stop::blocking;
 use crate::shim::{ExecStreams, Manners, exec_session};
 
@@ -37,6 +39,9 @@ impl ContainerDriver {
         name: &ReplicaName,
         request: ExecRequest,
     ) -> Result<ExecSession, Cause> {
+        if let Some(carry) = &request.carry {
+            return self.carry_in(name, carry.clone(), &request).await;
+        }
         let (driver, owned, wanted) = (self.clone(), name.clone(), request.clone());
         let file = blocking(move || driver.exec_file(&owned, &wanted)).await?;
         let file = Temporary(file);
@@ -56,6 +61,50 @@ impl ContainerDriver {
         let session = exec_session(session, ours, name.clone())
             .map_err(|source: io::Error| Cause::file("reading", "a pipe or a terminal")(source))?;
         Ok(with_file(session, file))
+    }
+
+    /// Carries files by a helper of this binary, which enters the container's mounts and root as its user.
+    async fn carry_in(
+        &self,
+        name: &ReplicaName,
+        carry: Carry,
+        request: &ExecRequest,
+    ) -> Result<ExecSession, Cause> {
+        let (driver, owned) = (self.clone(), name.clone());
+        let mut program = blocking(move || driver.carry_program(&owned, &carry)).await?;
+        program.join = self.group(name)?.join_files();
+        let streams = ExecStreams::open(request, Manners::Usual, None);
+        let (ours, theirs) = streams.map_err(Cause::file("opening", "a pipe or a terminal"))?;
+        let spec = RunSpec {
+            program,
+            hangs_up: request.hangs_up,
+        };
+        let session = self.inner.shim.run(spec, theirs).await.map_err(Cause::Shim)?;
+        exec_session(session, ours, name.clone())
+            .map_err(|source: io::Error| Cause::file("reading", "a pipe or a terminal")(source))
+    }
+
+    /// Blocks.
+    fn carry_program(&self, name: &ReplicaName, carry: &Carry) -> Result<Program, Cause> {
+        let ReplicaStatus::Running(running) = self.inner.dirs.status(name)? else {
+            return Err(Cause::NotRunning);
+        };
+        let process = ProcessId::of(running.pid).map_err(|_| Cause::NotRunning)?;
+        let workload = process_of(&self.inner.volatile.bundle(&container_id(name)))?;
+        let gids = std::iter::once(&workload.user.gid).chain(&workload.user.additional_gids);
+        let gids: Vec<String> = gids.map(u32::to_string).collect();
+        let mut argv = carry.words();
+        argv.extend([
+            process.pid.to_string(),
+            process.start_ticks.to_string(),
+            workload.user.uid.to_string(),
+            gids.join(","),
+            workload.cwd,
+        ]);
+        Ok(Program {
+            argv,
+            ..Program::default()
+        })
     }
 
     /// Writes the process that the runtime shall run. Blocks.

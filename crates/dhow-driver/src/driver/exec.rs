@@ -6,6 +6,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::error::DriverError;
 use super::status::Exit;
+use crate::carry::Carry;
 use crate::logs::Stream;
 
 /// Chunks of output that wait for their reader: 16 × 16 KiB is 256 KiB, then the command itself waits.
@@ -19,6 +20,8 @@ pub struct ExecRequest {
     pub stdin: bool,
     /// The terminal that it runs at; then it has no stream for errors of its own.
     pub terminal: Option<Terminal>,
+    /// Files that are carried in place of a command.
+    pub carry: Option<Carry>,
     /// Whether it hears SIGHUP and has a moment when its caller goes, before it is killed.
     pub hangs_up: bool,
 }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::frame::{self, HEADER_BYTES, LINE_MAX_BYTES, LogLine, Stream};
+use super::runs::{self, RunSpan};
 
 /// What one page reads at most: 16 of the longest records, a few thousand usual ones.
 pub const PAGE_MAX_BYTES: usize = 256 * 1024;
@@ -106,6 +107,15 @@ impl LogDir {
     /// The end of what is stored: where a reader starts that wants only what comes.
     pub fn end(&self) -> io::Result<LogPosition> {
         self.locate_tail(0)
+    }
+
+    /// The run before the newest one; none where there was one alone, or nobody knows.
+    pub fn previous_run(&self) -> io::Result<Option<RunSpan>> {
+        match std::fs::read(self.path.join(runs::FILE)) {
+            Ok(bytes) => Ok(RunSpan::previous_of(&runs::read(&bytes))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads on from a position.

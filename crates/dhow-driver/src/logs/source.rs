@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::follow::LogFollow;
 use super::frame::LogLine;
 use super::reader::{LogDir, LogFilter, LogPage, LogPosition};
+use super::runs::RunSpan;
 
 /// Lines that a fake replica keeps: enough for any test's tail.
 const MEMORY_MAX_LINES: usize = 1_000;
@@ -86,6 +87,17 @@ impl LogSource {
                 blocking(move || dir.locate_tail(lines)).await
             }
             Self::Memory(log) => Ok(log.locate_tail(lines)),
+        }
+    }
+
+    /// The time of the run before the newest one, where it is known.
+    pub async fn previous_run(&self) -> io::Result<Option<RunSpan>> {
+        match self {
+            Self::Files(dir) => {
+                let dir = dir.clone();
+                blocking(move || dir.previous_run()).await
+            }
+            Self::Memory(_) => Ok(None),
         }
     }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::{self, LINE_MAX_BYTES, Stream};
 use super::reader::{file_name, file_numbers};
+use super::runs;
 
 /// How much of a replica's output is kept: at most `file_max_bytes × files_max`, plus one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +79,11 @@ impl LogWriter {
         };
         writer.open_file()?;
         Ok(writer)
+    }
+
+    /// Notes that a run begins: what comes is its output.
+    pub fn begin_run(&self, now_us: u64) -> io::Result<()> {
+        runs::begin(&self.dir, now_us)
     }
 
     /// Takes output of a stream as it comes; stores every line that is now complete.

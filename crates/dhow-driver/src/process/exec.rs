@@ -45,7 +45,10 @@ impl ProcessDriver {
         let record: StartRecord = self.dirs.spec(name)?.ok_or(Cause::NotRunning)?;
         let secrets = environment::of_process(running.pid, &record.secret_names);
         let mut program = program::build(&record, &secrets, &self.cgroups)?.program;
-        program.argv = request.command.clone();
+        program.argv = match &request.carry {
+            Some(carry) => carry.words(),
+            None => request.command.clone(),
+        };
         if let Some(terminal) = &request.terminal {
             program.env.retain(|(key, _)| key != "TERM");
             program.env.push(("TERM".into(), terminal.term.clone()));

@@ -79,6 +79,10 @@ pub fn run(connection: &mut Option<UnixStream>, hold: Hold, spec: ShimSpec) -> R
     let logs = hold.folder.make_dir(LOG_DIR);
     let opened = logs
         .and_then(|logs| LogWriter::open(logs, log))
+        .inspect(|writer| {
+            // Without it the output is there all the same, and counts as that of the run before.
+            let _ = writer.begin_run(unix_us());
+        })
         .and_then(Pump::open);
     let (pump, outputs) =
         opened.map_err(|error| Failure::io(Step::Log, &error, dir.display().to_string()))?;

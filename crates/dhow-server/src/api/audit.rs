@@ -68,13 +68,20 @@ fn read(part: &str) -> String {
     text.chars().take(REPLICA_CHARS_MAX).collect()
 }
 
-/// The program's name alone: its arguments may be secret. Where no program is run, the port that is connected to.
+/// The program's name alone: its arguments may be secret. Where no program is run, the port that is connected to, or
+/// which way files are copied.
 fn program(uri: &Uri) -> String {
     let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
     let pairs = pairs.map(|Query(pairs)| pairs).unwrap_or_default();
     let port = pairs.iter().find(|(key, _)| key == "port");
     if let Some(port) = port.and_then(|(_, port)| port.parse::<u16>().ok()) {
         return format!("a connection to port {port}");
+    }
+    let copy = pairs.iter().find(|(key, _)| key == "copy");
+    match copy.map(|(_, way)| way.as_str()) {
+        Some("in") => return "files copied into it".into(),
+        Some(_) => return "files copied out of it".into(),
+        None => {}
     }
     let first = pairs.into_iter().find(|(key, _)| key == "command");
     let path = first.map(|(_, word)| word).unwrap_or_default();

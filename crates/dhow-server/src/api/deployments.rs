@@ -6,7 +6,8 @@ use dhow_core::command::{Command, DeploymentCommand, ScaleChange};
 use dhow_core::ids::{DeploymentName, DeploymentRevision, NameError, RoleName, ServiceName};
 use dhow_core::step::rollback_target;
 use dhow_wire::api::{
-    Deployed, Explanation, HistoryEntry, RestartRequest, RollbackRequest, ScaleItem, ScaleRequest, WriteDone,
+    Deployed, Explanation, HistoryEntry, RestartRequest, RollbackRequest, ScaleItem, ScaleRequest,
+    StopRequest, WriteDone,
 };
 use dhow_wire::{DeploymentStatus, Problem, ProblemCode};
 use serde::Deserialize;
@@ -221,6 +222,58 @@ pub(super) async fn restart(
     let service = service.map(|name| checked(ServiceName::new(name))).transpose()?;
     let command = Command::Deployment(DeploymentCommand::Restart { deployment, service });
     write(&context, command, &caller, &body.bytes).await
+}
+
+/// Stops a service, or all: nothing of it runs until it is started or deployed again. What it is to have stays.
+#[utoipa::path(
+    post, path = "/api/v1/deployments/{name}/stop", tag = "deployments", params(("name" = String, Path)),
+    request_body = Option<StopRequest>, responses((status = 200, body = Deployed))
+)]
+pub(super) async fn stop(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    caller: Caller,
+    body: OptionalJson<StopRequest>,
+) -> Answer<Json<Deployed>> {
+    let (deployment, service) = stop_target(&name, &body.value)?;
+    let command = DeploymentCommand::Stop {
+        deployment,
+        service,
+        author: caller.author().await,
+        wall_unix_secs: context.wall_unix_secs(),
+    };
+    let request = caller.request_id(&body.bytes);
+    let applied = context.write(Command::Deployment(command), request).await?;
+    Ok(Json(deployed(&name, applied)?))
+}
+
+/// Runs again what was stopped.
+#[utoipa::path(
+    post, path = "/api/v1/deployments/{name}/start", tag = "deployments", params(("name" = String, Path)),
+    request_body = Option<StopRequest>, responses((status = 200, body = Deployed))
+)]
+pub(super) async fn start(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    caller: Caller,
+    body: OptionalJson<StopRequest>,
+) -> Answer<Json<Deployed>> {
+    let (deployment, service) = stop_target(&name, &body.value)?;
+    let command = DeploymentCommand::Start {
+        deployment,
+        service,
+        author: caller.author().await,
+        wall_unix_secs: context.wall_unix_secs(),
+    };
+    let request = caller.request_id(&body.bytes);
+    let applied = context.write(Command::Deployment(command), request).await?;
+    Ok(Json(deployed(&name, applied)?))
+}
+
+fn stop_target(name: &str, asked: &StopRequest) -> Answer<(DeploymentName, Option<ServiceName>)> {
+    let service = asked.service.as_deref();
+    let service = service.map(|name| checked(ServiceName::new(name))).transpose()?;
+    Ok((known_name(name)?, service))
 }
 
 /// Brings an earlier revision back, as a new one.

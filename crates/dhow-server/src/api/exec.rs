@@ -11,8 +11,8 @@ use dhow_core::ids::{DeploymentName, NodeId, ReplicaName, ServiceName};
 use dhow_core::state::State as ClusterState;
 use dhow_wire::ProblemCode;
 use dhow_wire::api::{
-    EXEC_REPLICA_HEADER, EXEC_SIGN_EVERY_SECS, ExecClientFrame, ExecExit, ExecServerFrame, Terminal,
-    TerminalSize, is_term,
+    CopyRequest, CopyWay, EXEC_REPLICA_HEADER, EXEC_SIGN_EVERY_SECS, ExecClientFrame, ExecExit,
+    ExecServerFrame, Terminal, TerminalSize, is_term,
 };
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
@@ -46,6 +46,8 @@ const READ_BYTES: usize = 16 * 1024;
         ("terminal" = Option<String>, Query, description = "Run it at a terminal of this kind, its `TERM`"),
         ("rows" = Option<u16>, Query, description = "Lines of the terminal, 24 without"),
         ("port" = Option<u16>, Query, description = "In place of a command: a connection to this port, with the frames of `dhow-exec/1` over `dhow-port/1`"),
+        ("copy" = Option<String>, Query, description = "In place of a command: files as a tar stream, `out` of the replica on stdout or `in`to it from stdin, with the frames of `dhow-exec/1` over `dhow-copy/1`"),
+        ("path" = Option<String>, Query, description = "What is copied, or where to; below the working directory where it does not begin with `/`"),
         ("cols" = Option<u16>, Query, description = "Characters in a line of the terminal, 80 without")
     ),
     responses((
@@ -68,6 +70,7 @@ pub(super) async fn exec(
         stdin: wish.stdin,
         terminal: wish.terminal,
         port: wish.port,
+        copy: wish.copy,
     };
     let protocol = asked.protocol();
     let upgrade = take_upgrade(&mut request, protocol)?;
@@ -109,12 +112,14 @@ struct Wish {
     stdin: bool,
     terminal: Option<Terminal>,
     port: Option<u16>,
+    copy: Option<CopyRequest>,
 }
 
 impl Wish {
     fn read(pairs: Vec<(String, String)>) -> Answer<Self> {
         let mut wish = Self::default();
         let mut size = TerminalSize::default();
+        let mut path = String::new();
         for (key, value) in pairs {
             match key.as_str() {
                 "command" => wish.command.push(value),
@@ -129,6 +134,16 @@ impl Wish {
                     })
                 }
                 "port" => wish.port = Some(number(&key, &value)?),
+                "copy" => {
+                    let way = match value.as_str() {
+                        "out" => CopyWay::Out,
+                        "in" => CopyWay::In,
+                        _ => return Err(ApiProblem::bad_request("`copy` is `out` or `in`")),
+                    };
+                    let path = String::new();
+                    wish.copy = Some(CopyRequest { way, path });
+                }
+                "path" => path = value,
                 "rows" => size.rows = number(&key, &value)?,
                 "cols" => size.cols = number(&key, &value)?,
                 // Unknown parameters are ignored.
@@ -138,11 +153,24 @@ impl Wish {
         if let Some(terminal) = &mut wish.terminal {
             terminal.size = size;
         }
+        if let Some(copy) = &mut wish.copy {
+            copy.path = path;
+        }
         wish.check()?;
         Ok(wish)
     }
 
     fn check(&self) -> Answer<()> {
+        if let Some(CopyRequest { path, .. }) = &self.copy {
+            let is_alone = self.command.is_empty() && self.terminal.is_none() && self.port.is_none();
+            let fits = (1..=EXEC_COMMAND_BYTES_MAX).contains(&path.len()) && !path.contains('\0');
+            let why = || {
+                ApiProblem::bad_request(
+                    "`copy` stands with a `path`, and in place of `command`, `terminal` and `port`",
+                )
+            };
+            return (is_alone && fits).then_some(()).ok_or_else(why);
+        }
         if self.port.is_some() {
             let is_alone = self.command.is_empty() && self.terminal.is_none();
             let why = || ApiProblem::bad_request("`port` stands in place of `command` and `terminal`");

@@ -32,12 +32,18 @@ pub(super) struct Params {
     since_unix_us: Option<i64>,
     until_unix_us: Option<i64>,
     grep: Option<String>,
+    #[serde(default)]
+    previous: bool,
 }
 
 impl Params {
     fn lines(&self) -> Answer<LineFilter> {
         if self.follow && self.until_unix_us.is_some() {
             let why = "`until_unix_us` ends what `follow` goes on with: leave one of them out";
+            return Err(ApiProblem::bad_request(why));
+        }
+        if self.follow && self.previous {
+            let why = "`previous` is of a run that has ended: leave `follow` out";
             return Err(ApiProblem::bad_request(why));
         }
         if self.grep.as_ref().is_some_and(|text| text.len() > GREP_BYTES_MAX) {
@@ -48,6 +54,7 @@ impl Params {
             since_unix_us: self.since_unix_us,
             until_unix_us: self.until_unix_us,
             grep: self.grep.clone().filter(|text| !text.is_empty()),
+            previous: self.previous,
         })
     }
 }
@@ -62,6 +69,7 @@ impl Params {
         ("follow" = Option<bool>, Query, description = "Whether to go on with what is written from then on"),
         ("since_unix_us" = Option<i64>, Query, description = "Lines that were written then or later, in microseconds since 1970"),
         ("until_unix_us" = Option<i64>, Query, description = "Lines that were written before; not with `follow`"),
+        ("previous" = Option<bool>, Query, description = "Lines of the run before the newest one of each replica; not with `follow`"),
         ("grep" = Option<String>, Query, description = "Lines that have this text in them; what is left out does not count for `tail`")
     ),
     responses((status = 200, body = LogRecord, content_type = "application/x-ndjson"))

@@ -200,6 +200,8 @@ fn answered_by_leader() -> OpenApiRouter<Context> {
         .routes(routes!(deployments::show, deployments::remove))
         .routes(routes!(deployments::scale))
         .routes(routes!(deployments::restart))
+        .routes(routes!(deployments::stop))
+        .routes(routes!(deployments::start))
         .routes(routes!(deployments::rollback))
         .routes(routes!(rollouts::list))
         .routes(routes!(rollouts::steer))

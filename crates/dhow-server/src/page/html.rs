@@ -38,7 +38,7 @@ impl Tone {
             }
             DeploymentState::Deploying => Self::Working,
             DeploymentState::Stable => Self::Well,
-            DeploymentState::Removing => Self::Off,
+            DeploymentState::Removing | DeploymentState::Stopped => Self::Off,
         }
     }
 

@@ -81,9 +81,15 @@ fn as_scaled(state: &State, deployment: &Deployment) -> DeploymentSpec {
             let role = service.role_id(&group.role);
             group.count = role.map_or(group.count, |role| service.count(role));
         }
+        if service.stopped.is_some() {
+            spec.replica_groups.clear();
+        }
         if spec.replica_groups.is_empty() {
             spec.scale = ScaleSpec::Fixed {
-                replicas: service.count_total(),
+                replicas: match service.stopped {
+                    Some(_) => 0,
+                    None => service.count_total(),
+                },
             };
         }
         Some((name.clone(), Arc::new(spec)))

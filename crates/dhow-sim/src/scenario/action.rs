@@ -3,7 +3,8 @@
 use clap::Parser;
 use dhow_cli::target::NamedTarget;
 use dhow_cli::{
-    cron, deploy, explain, history, node, plan, ps, restart, rm, rollback, rollout, scale, status,
+    cron, deploy, explain, history, node, plan, ps, restart, rm, rollback, rollout, scale, start, status,
+    stop,
 };
 use dhow_core::command::ApplyReason;
 use dhow_core::ids::{DeploymentName, NodeId, Revision};
@@ -62,6 +63,8 @@ pub(super) enum Verb {
     Status(status::Args),
     Ps(ps::Args),
     Scale(scale::Args),
+    Stop(stop::Args),
+    Start(start::Args),
     Restart(restart::Args),
     Rm(rm::Args),
     History(history::Args),

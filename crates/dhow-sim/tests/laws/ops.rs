@@ -43,6 +43,8 @@ pub enum Op {
     Restart(u8),
     Rollback(u8),
     Steer(u8, u8),
+    /// Or starts it: a deployment, or one service of it.
+    Stop(u8, Option<u8>, bool),
     /// The balancers have counted so many failures of 400 requests to a canary.
     Calls(u64),
     Remove(u8),
@@ -150,6 +152,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..2u8).prop_map(Op::Restart),
         1 => (0..2u8).prop_map(Op::Rollback),
         2 => (0..2u8, 0..4u8).prop_map(|(name, action)| Op::Steer(name, action)),
+        2 => (0..2u8, prop::option::of(0..3u8), any::<bool>())
+            .prop_map(|(name, of, stops)| Op::Stop(name, of, stops)),
         2 => (0..400u64).prop_map(Op::Calls),
         1 => (0..2u8).prop_map(Op::Remove),
         1 => (0..2u8).prop_map(Op::SetSecret),
@@ -198,6 +202,26 @@ fn steer(lab: &mut Lab, name: u8, action: u8) {
         action: actions[usize::from(action) % actions.len()],
         author: "lab".into(),
     })));
+}
+
+fn stop(lab: &mut Lab, name: u8, of: Option<u8>, stops: bool) {
+    let (deployment, service) = (deployment(name), of.map(service));
+    let (author, wall_unix_secs) = ("lab".into(), 0);
+    let command = match stops {
+        true => DeploymentCommand::Stop {
+            deployment,
+            service,
+            author,
+            wall_unix_secs,
+        },
+        false => DeploymentCommand::Start {
+            deployment,
+            service,
+            author,
+            wall_unix_secs,
+        },
+    };
+    drop(lab.apply(Command::Deployment(command)));
 }
 
 /// All canaries there are have got 400 requests, and so many of them failed; beside them one in a hundred.
@@ -547,6 +571,7 @@ pub fn perform(lab: &mut Lab, memory: &mut Memory, op: &Op) {
         }
         Op::Rollback(name) => rollback(lab, *name),
         Op::Steer(name, action) => steer(lab, *name, *action),
+        Op::Stop(name, of, stops) => stop(lab, *name, *of, *stops),
         Op::Calls(errors) => calls(lab, *errors),
         Op::Remove(name) => drop(lab.remove(deployment(*name))),
         Op::SetSecret(name) => set_secret(lab, *name),

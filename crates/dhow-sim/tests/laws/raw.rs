@@ -202,6 +202,7 @@ fn deployments() -> impl Strategy<Value = DeploymentCommand> {
             author: "x".into(),
             wall_unix_secs: 0,
         }),
+        2 => (name(), any::<bool>()).prop_map(|(deployment, stops)| stopping(deployment, stops)),
         2 => (name(), steering()).prop_map(|(deployment, action)| DeploymentCommand::Steer {
             deployment,
             service: None,
@@ -209,6 +210,24 @@ fn deployments() -> impl Strategy<Value = DeploymentCommand> {
             author: "x".into(),
         }),
     ]
+}
+
+fn stopping(deployment: DeploymentName, stops: bool) -> DeploymentCommand {
+    let (service, author, wall_unix_secs) = (None, "x".into(), 0);
+    match stops {
+        true => DeploymentCommand::Stop {
+            deployment,
+            service,
+            author,
+            wall_unix_secs,
+        },
+        false => DeploymentCommand::Start {
+            deployment,
+            service,
+            author,
+            wall_unix_secs,
+        },
+    }
 }
 
 fn steering() -> impl Strategy<Value = RolloutAction> {

@@ -48,6 +48,8 @@ impl ChangeSink for Said {
                 DeploymentChange::Deployed { .. }
                 | DeploymentChange::Scaled { .. }
                 | DeploymentChange::RestartAsked { .. }
+                | DeploymentChange::StopAsked { .. }
+                | DeploymentChange::StartAsked { .. }
                 | DeploymentChange::RemovalAsked
                 | DeploymentChange::Removed
                 | DeploymentChange::Conflicted { .. }

@@ -54,6 +54,8 @@ pub enum RunState {
     Late,
     /// The next run took its place.
     Replaced,
+    /// Its service was stopped.
+    Stopped,
 }
 
 impl RunState {
@@ -64,6 +66,7 @@ impl RunState {
             Self::Failed => "failed",
             Self::Late => "late",
             Self::Replaced => "replaced",
+            Self::Stopped => "stopped",
         }
     }
 

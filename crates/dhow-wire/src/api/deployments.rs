@@ -57,6 +57,16 @@ pub struct RestartRequest {
     pub service: Option<String>,
 }
 
+/// The body with which services are stopped, or started again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StopRequest {
+    /// Every service where none is named.
+    #[schema(pattern = "^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length = 63)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+}
+
 /// The body with which an earlier revision is brought back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

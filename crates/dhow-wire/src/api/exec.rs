@@ -11,6 +11,8 @@ pub const EXEC_UPGRADE: &str = "dhow-exec/1";
 const EXEC_TERMINAL_UPGRADE: &str = "dhow-exec/2";
 /// The same frames for a connection to a port in place of a command: its ends are those of stdin and of the command.
 const PORT_UPGRADE: &str = "dhow-port/1";
+/// The same frames for a tar stream of files: into the replica as stdin, out of it as stdout.
+pub const COPY_UPGRADE: &str = "dhow-copy/1";
 /// The header of the answer that names the replica in which the command runs.
 pub const EXEC_REPLICA_HEADER: &str = "dhow-replica";
 /// A connection on which a command runs says something this often; an empty piece of output where there is nothing else.
@@ -49,6 +51,31 @@ pub struct Terminal {
     /// What kind it is, as `TERM` names it.
     pub term: String,
     pub size: TerminalSize,
+}
+
+/// Files that are copied in place of a command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyRequest {
+    pub way: CopyWay,
+    /// As the workload would name it.
+    pub path: String,
+}
+
+/// Which way files are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CopyWay {
+    Out,
+    In,
+}
+
+impl CopyWay {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Out => "out",
+            Self::In => "in",
+        }
+    }
 }
 
 /// Whether a text may be the name of a kind of terminal.

@@ -36,6 +36,7 @@ pub fn timed_out_message(
             updated: _,
             outdated: _,
             next_run_unix_secs: _,
+            stopped: _,
         } = service;
         // Writing to a String cannot fail.
         let _ = write!(message, "{name}: {running}/{desired} replicas, healthy={healthy}");

@@ -42,6 +42,19 @@ pub struct ServiceHealthSummary {
     /// When the schedule of a `cron` service is due next; none where it never comes again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_run_unix_secs: Option<i64>,
+    /// People have stopped it: nothing of it runs until somebody starts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<StoppedService>,
+}
+
+/// By whom and since when a service is stopped, and what it has when it is started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StoppedService {
+    pub by: String,
+    pub at_unix_secs: i64,
+    /// So many replicas; absent where its nodes or its schedule say how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u32>,
 }
 
 impl ServiceHealthSummary {

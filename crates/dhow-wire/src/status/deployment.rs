@@ -90,6 +90,8 @@ pub enum DeploymentState {
     Removing,
     /// The last good revision was put back and fails as well.
     RevertFailed,
+    /// People have stopped all of its services.
+    Stopped,
 }
 
 impl DeploymentState {
@@ -104,6 +106,7 @@ impl DeploymentState {
             Self::Failed => "failed",
             Self::Removing => "removing",
             Self::RevertFailed => "revert_failed",
+            Self::Stopped => "stopped",
         }
     }
 }

@@ -71,10 +71,11 @@ fn deployments() {
         DeploymentState::Failed,
         DeploymentState::Removing,
         DeploymentState::RevertFailed,
+        DeploymentState::Stopped,
     ];
     assert_eq!(
         words(&all),
-        r#"["deploying","stable","degraded","reverting","reverted","failed","removing","revert_failed"]"#
+        r#"["deploying","stable","degraded","reverting","reverted","failed","removing","revert_failed","stopped"]"#
     );
 }
 

@@ -49,6 +49,7 @@ const ALL: &[Examples] = &[
         &[
             ("dhow logs shop -f", "all replicas, as it comes"),
             ("dhow logs shop/web -n 100", "of one service"),
+            ("dhow logs shop/web --previous", "before they were restarted"),
             ("dhow logs shop --since 10m --grep timeout", ""),
             (
                 "dhow logs shop --since 2026-11-18T20:00:00Z --until 2026-11-18T21:00:00Z",
@@ -67,6 +68,18 @@ const ALL: &[Examples] = &[
         ],
     ),
     (
+        &["cp"],
+        &[
+            ("dhow cp shop/db:/var/log/db.log .", "out of a healthy replica"),
+            ("dhow cp shop/web-default-0:/etc/nginx conf", "a folder"),
+            (
+                "dhow cp site/. shop/web-default-0:/srv/site",
+                "the content of a folder",
+            ),
+            ("dhow cp shop/db:/data - > data.tar", "as a tar archive"),
+        ],
+    ),
+    (
         &["port-forward"],
         &[
             ("dhow port-forward shop/db 5432", "127.0.0.1:5432 is the database"),
@@ -82,6 +95,17 @@ const ALL: &[Examples] = &[
             ("dhow scale shop/web=4 --wait", ""),
             ("dhow scale shop/db/primary=1 shop/db/standby=2", "by role"),
         ],
+    ),
+    (
+        &["stop"],
+        &[
+            ("dhow stop shop --wait", "all of it, until it is started again"),
+            ("dhow stop shop/web", "one service"),
+        ],
+    ),
+    (
+        &["start"],
+        &[("dhow start shop --wait", "with the counts that it has")],
     ),
     (
         &["restart"],
@@ -105,7 +129,10 @@ const ALL: &[Examples] = &[
     ),
     (
         &["rollout", "promote"],
-        &[("dhow rollout promote shop/web", "the canary is good")],
+        &[
+            ("dhow rollout promote shop/web", "the canary is good"),
+            ("dhow rollout promote shop/web --wait --timeout 10m", ""),
+        ],
     ),
     (
         &["rollout", "pause"],
@@ -352,6 +379,74 @@ mod tests {
             let call = format!("dhow {}", verb.join(" "));
             assert!(lines.iter().all(|(line, _)| line.starts_with(&call)), "{call}");
         }
+    }
+
+    /// A line of the verb as it is without any word about waiting.
+    fn plain_line(verb: &[String]) -> Option<Vec<&'static str>> {
+        let (_, lines) = ALL.iter().find(|(known, _)| *known == verb)?;
+        let (line, _) = lines.first()?;
+        let own = line.split(['<', '>']).next()?;
+        let mut words: Vec<&str> = Vec::new();
+        let mut is_value = false;
+        for word in own.split_whitespace() {
+            if !is_value && !["--wait", "--detach", "-d", "--timeout"].contains(&word) {
+                words.push(word);
+            }
+            is_value = word == "--timeout";
+        }
+        Some(words)
+    }
+
+    /// Whoever changes something returns once that is durable and has `--wait`, or waits and has `--detach`; `--timeout`
+    /// belongs to waiting alone.
+    #[test]
+    fn all_verbs_wait_by_one_rule() {
+        let offered = Cli::offered();
+        let mut seen = [0, 0];
+        for verb in verbs(&offered, &[]) {
+            let command = verb
+                .iter()
+                .try_fold(&offered, |command, name| command.find_subcommand(name));
+            let has = |long: &str| {
+                command.is_some_and(|command| command.get_arguments().any(|arg| arg.get_long() == Some(long)))
+            };
+            let (waits, detaches, limits) = (has("wait"), has("detach"), has("timeout"));
+            let name = verb.join(" ");
+            assert!(!(waits && detaches), "`{name}` has both --wait and --detach");
+            if !(waits || detaches) {
+                // The end of a daemon is always waited for.
+                assert!(
+                    !limits || name == "daemon stop",
+                    "`{name}` has --timeout and nothing to wait for"
+                );
+                continue;
+            }
+            assert!(limits, "`{name}` waits without an end");
+            let line = plain_line(&verb).unwrap_or_else(|| panic!("`{name}` has no example"));
+            let reads = |more: &[&str]| {
+                let words = line.iter().copied().chain(more.iter().copied());
+                Cli::offered().try_get_matches_from(words).is_ok()
+            };
+            assert!(reads(&[]), "{line:?}");
+            if waits {
+                seen[0] += 1;
+                assert!(
+                    reads(&["--wait", "--timeout", "5s"]) && reads(&["--wait"]),
+                    "{name}"
+                );
+                assert!(
+                    !reads(&["--timeout", "5s"]),
+                    "`{name} --timeout` without --wait means nothing"
+                );
+            } else {
+                seen[1] += 1;
+                assert!(reads(&["--timeout", "5s"]) && reads(&["-d"]), "{name}");
+                // It leaves something behind that has to come up first.
+                let both = reads(&["--detach", "--timeout", "5s"]);
+                assert_eq!(both, name == "up", "`{name} --detach --timeout`");
+            }
+        }
+        assert!(seen[0] >= 8 && seen[1] >= 3, "{seen:?}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A command inside a replica: the connection after its upgrade, frame by frame.
 
 use dhow_wire::api::{
-    EXEC_FRAME_HEADER_BYTES, EXEC_PAYLOAD_BYTES_MAX, EXEC_REPLICA_HEADER, ExecClientFrame, ExecServerFrame,
-    Terminal, exec_upgrade,
+    COPY_UPGRADE, CopyRequest, EXEC_FRAME_HEADER_BYTES, EXEC_PAYLOAD_BYTES_MAX, EXEC_REPLICA_HEADER,
+    ExecClientFrame, ExecServerFrame, Terminal, exec_upgrade,
 };
 use reqwest::Upgraded;
 use reqwest::header::{CONNECTION, HeaderValue, UPGRADE};
@@ -30,6 +30,8 @@ pub struct ExecWish<'a> {
     pub terminal: Option<Terminal>,
     /// A connection to this port in place of a command.
     pub port: Option<u16>,
+    /// Files in place of a command.
+    pub copy: Option<CopyRequest>,
 }
 
 /// A running command, from both sides.
@@ -49,12 +51,17 @@ impl Client {
         wish: &ExecWish<'_>,
     ) -> Result<ExecSession, ClientError> {
         let path = ["deployments", deployment, "replicas", name, "exec"];
-        let protocol = exec_upgrade(wish.terminal.is_some(), wish.port.is_some());
+        let protocol = match wish.copy {
+            Some(_) => COPY_UPGRADE,
+            None => exec_upgrade(wish.terminal.is_some(), wish.port.is_some()),
+        };
         let mut request = Request::post(&path)
             .header(CONNECTION, HeaderValue::from_static("upgrade"))
             .header(UPGRADE, HeaderValue::from_static(protocol))
             .query("stdin", wish.with_stdin)
-            .query_if("port", wish.port);
+            .query_if("port", wish.port)
+            .query_if("copy", wish.copy.as_ref().map(|copy| copy.way.word()))
+            .query_if("path", wish.copy.as_ref().map(|copy| &copy.path));
         if let Some(Terminal { term, size }) = &wish.terminal {
             request = request
                 .query("terminal", term)

@@ -2,13 +2,15 @@
 
 use clap_complete::Shell;
 
+use super::complete;
 use crate::cli::Cli;
 use crate::exit::Exit;
 use crate::output;
 
 /// Print a completion script for a shell
 ///
-/// For bash: `dhow completions bash > /etc/bash_completion.d/dhow`
+/// For bash: `dhow completions bash > /etc/bash_completion.d/dhow`. In bash, zsh and fish the names of deployments,
+/// services, replicas, nodes and images are completed too, where a daemon answers.
 #[derive(clap::Args)]
 pub struct Args {
     #[arg(value_name = "SHELL")]
@@ -18,6 +20,67 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::offered(), "dhow", &mut script);
-    output::raw_stdout(&script)?;
+    let script = String::from_utf8_lossy(&script);
+    let script = with_names(args.shell, &script).replace("@WORD@", complete::WORD);
+    output::raw_stdout(script.as_bytes())?;
     Ok(Exit::Done)
 }
+
+/// The script that also asks for names. It offers what it did before where none are found.
+fn with_names(shell: Shell, script: &str) -> String {
+    match shell {
+        Shell::Bash => format!("{script}{BASH}"),
+        // The script calls itself where it was loaded by its file's name.
+        Shell::Zsh => match script.rfind(ZSH_END) {
+            Some(at) => format!("{}{ZSH}", script.get(..at).unwrap_or(script)),
+            None => format!("{script}{ZSH}"),
+        },
+        Shell::Fish => format!("{script}{FISH}"),
+        _ => script.to_owned(),
+    }
+}
+
+const BASH: &str = r#"
+_dhow_with_names() {
+    local IFS=$'\n'
+    local line=${COMP_LINE:0:COMP_POINT} found cur
+    # The line's own words: bash would divide them at `:` and `=`.
+    local -a words
+    IFS=$' \t' read -r -a words <<< "$line"
+    [[ $line == *[[:space:]] ]] && words+=("")
+    cur=${words[-1]}
+    found=$("${words[0]}" @WORD@ "${words[@]:1}" 2>/dev/null)
+    if [[ -n $found ]]; then
+        COMPREPLY=($found)
+        # What stands before the last `:` or `=` is not written again.
+        local kept=${cur%"${cur##*[:=]}"}
+        [[ -n $kept ]] && COMPREPLY=("${COMPREPLY[@]#"$kept"}")
+        return 0
+    fi
+    _dhow "$@"
+}
+complete -F _dhow_with_names -o bashdefault -o default dhow
+"#;
+
+const ZSH_END: &str = r#"if [ "$funcstack[1]" = "_dhow" ]"#;
+
+const ZSH: &str = r#"_dhow_with_names() {
+    local -a found
+    found=("${(@f)$("$words[1]" @WORD@ "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    if [[ -n "$found[1]" ]]; then
+        compadd -- $found
+    else
+        _dhow "$@"
+    fi
+}
+
+if [ "$funcstack[1]" = "_dhow" ]; then
+    _dhow_with_names "$@"
+else
+    compdef _dhow_with_names dhow
+fi
+"#;
+
+const FISH: &str = r#"
+complete -c dhow -a '((commandline -opc)[1] @WORD@ (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
+"#;

@@ -1,6 +1,6 @@
 //! `dhow cron ls|run|next`: schedules, their runs, and when they come next.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use dhow_cli::cron::Args;
 use dhow_cli::cron::{self, Command, LsArgs, NextArgs, RunArgs};
@@ -81,6 +81,7 @@ async fn start(args: &RunArgs, client: &Client) -> anyhow::Result<Exit> {
     if !args.wait {
         return Ok(Exit::Done);
     }
+    let ends = args.timeout.map(|span| Instant::now() + span.to_std());
     loop {
         let found: Vec<CronStatus> = client.fetch_as(of(&args.target)).await?;
         let runs = found.into_iter().flat_map(|cron| cron.runs);
@@ -103,6 +104,15 @@ async fn start(args: &RunArgs, client: &Client) -> anyhow::Result<Exit> {
                     Exit::Failed
                 }
             });
+        }
+        if let (Some(ends), Some(timeout)) = (ends, args.timeout)
+            && Instant::now() >= ends
+        {
+            output::failure(&format!(
+                "run {} did not end within {timeout}; it goes on",
+                begun.run
+            ));
+            return Ok(Exit::Failed);
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

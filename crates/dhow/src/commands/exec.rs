@@ -70,6 +70,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         with_stdin: args.tty || args.interactive || !io::stdin().is_terminal(),
         terminal: args.tty.then(terminal::of_stdin),
         port: None,
+        copy: None,
     };
     let session = match client.exec(deployment.as_str(), name, &wish).await {
         Ok(session) => session,
@@ -245,7 +246,7 @@ async fn pass_stdin_on(frames: mpsc::Sender<ExecClientFrame>) {
 }
 
 /// Codes above 255 do not exist for a shell; a negative one is a signal.
-fn exit_of(code: i32) -> Exit {
+pub(super) fn exit_of(code: i32) -> Exit {
     let code = if code < 0 {
         code.saturating_neg().saturating_add(128)
     } else {
@@ -259,7 +260,7 @@ fn exit_of(code: i32) -> Exit {
 }
 
 /// What is there, for somebody who named something else.
-async fn with_names(client: &Client, target: &NamedTarget, error: ClientError) -> anyhow::Error {
+pub(super) async fn with_names(client: &Client, target: &NamedTarget, error: ClientError) -> anyhow::Error {
     let request = Request::get(&["replicas"]).query("deployment", &target.deployment);
     let replicas: Vec<ReplicaStatus> = client.fetch_as(request).await.unwrap_or_default();
     if replicas.is_empty() {

@@ -40,6 +40,10 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     run: Option<u32>,
 
+    /// Only what replicas wrote in the run before the newest one: of one that was restarted, what led to that
+    #[arg(long, short, conflicts_with = "follow")]
+    previous: bool,
+
     /// Go on with what comes, replicas that start later included
     #[arg(long, short)]
     follow: bool,
@@ -100,6 +104,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         since_unix_us: args.since.map(|moment| moment.unix_us()),
         until_unix_us: args.until.map(|moment| moment.unix_us()),
         grep: args.grep.clone(),
+        previous: args.previous,
     };
     print_logs(client, &query, form).await
 }
@@ -147,6 +152,8 @@ pub struct LogQuery {
     pub until_unix_us: Option<i64>,
     /// With this text in it.
     pub grep: Option<String>,
+    /// Of the run before the newest one.
+    pub previous: bool,
 }
 
 impl LogQuery {
@@ -160,6 +167,7 @@ impl LogQuery {
             since_unix_us: None,
             until_unix_us: None,
             grep: None,
+            previous: false,
         }
     }
 
@@ -172,6 +180,7 @@ impl LogQuery {
             .query_if("since_unix_us", self.since_unix_us)
             .query_if("until_unix_us", self.until_unix_us)
             .query_if("grep", self.grep.as_ref())
+            .query_if("previous", self.previous.then_some(true))
     }
 }
 

@@ -102,6 +102,7 @@ async fn connect(client: &Client, args: &Args) -> Result<ExecSession, ClientErro
         with_stdin: true,
         terminal: None,
         port: Some(args.ports.remote),
+        copy: None,
     };
     let NamedTarget { deployment, name } = &args.target;
     client.exec(deployment.as_str(), name, &wish).await

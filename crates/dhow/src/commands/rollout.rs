@@ -4,9 +4,11 @@ use dhow_cli::rollout;
 pub use dhow_cli::rollout::{Args, Command};
 use dhow_wire::api::{Deployed, RolloutRequest, RolloutStatus};
 
+use super::wait::wait_until_stable;
 use crate::client::{Client, Request};
 use crate::exit::Exit;
 use crate::output;
+use crate::progress::Watch;
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     let Some((action, target)) = args.command.asked() else {
@@ -19,7 +21,15 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     let path = ["deployments", target.deployment.as_str(), "rollout"];
     let deployed: Deployed = client.fetch_as(Request::post(&path).json(body)).await?;
     output::note(&rollout::said(action, &target, &deployed));
-    Ok(Exit::Done)
+    let Some(wait) = args.command.wait().filter(|wait| wait.wait) else {
+        return Ok(Exit::Done);
+    };
+    let what = Watch {
+        deployment: target.deployment,
+        revision: None,
+        timeout: wait.timeout(),
+    };
+    wait_until_stable(client, &what).await
 }
 
 async fn list(command: &Command, client: &Client) -> anyhow::Result<Exit> {

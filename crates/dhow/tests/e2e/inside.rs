@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::sync::mpsc;
 
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::support::{Daemon, PATIENCE, Service, free_port, get, signal, until};
 
@@ -89,6 +90,31 @@ fn of_a_log_is_shown_what_is_asked_for() {
     assert_eq!(lines(&["--since", "2001-01-01T00:00:00Z", "--grep", "Fails"]), "");
     let both = daemon.dhow(&["logs", "talk", "-f", "--until", "1h"]);
     both.ends_with(2).says(&["--until"]);
+    daemon.finish();
+}
+
+/// A replica that was restarted tells what it wrote before.
+#[test]
+fn of_a_restarted_replica_the_run_before_is_shown() {
+    let daemon = Daemon::start("earlier-logs");
+    let runs = daemon.scratch.path.join("runs");
+    let script = format!(
+        "echo x >> {runs}; n=$(wc -l < {runs}); echo \"run $n\"; [ $n -ge 3 ] && exec sleep 3600; exit 1",
+        runs = runs.display()
+    );
+    let backoff = json!({ "policy": "always", "backoff": { "initial": "100ms", "max": "100ms" } });
+    let talker = Service::shell(&script).with("restart", backoff);
+    let file = daemon.deployment("talk", &[("talker", talker)]);
+    daemon.dhow(&["deploy", &file, "--detach"]).ends_with(0);
+    let lines = |more: &[&str]| {
+        let args = [&["logs", "talk/talker", "--no-prefix"], more].concat();
+        daemon.dhow(&args).ends_with(0).stdout
+    };
+    until("the third run", || lines(&[]).contains("run 3").then_some(()));
+    assert_eq!(lines(&[]), "run 1\nrun 2\nrun 3\n");
+    assert_eq!(lines(&["--previous"]), "run 2\n");
+    assert_eq!(lines(&["--previous", "--grep", "3"]), "");
+    daemon.dhow(&["logs", "talk", "-p", "-f"]).ends_with(2);
     daemon.finish();
 }
 

@@ -12,6 +12,7 @@ mod acme;
 mod at_terminal;
 mod chaos;
 mod compose;
+mod copies;
 mod failures;
 mod faults;
 mod files;

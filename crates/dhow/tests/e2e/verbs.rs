@@ -55,6 +55,50 @@ fn services_are_scaled_restarted_rolled_back_and_removed() {
 }
 
 #[test]
+fn what_is_stopped_stays_so_until_it_is_started() {
+    let mut daemon = Daemon::start("stop");
+    daemon
+        .deploy("shop", &[("web", Service::sleeper().manual())])
+        .ends_with(0);
+    daemon.dhow(&["scale", "shop/web=2", "--wait"]).ends_with(0);
+    let before = daemon.workloads();
+    assert_eq!(before.len(), 2);
+
+    let said = daemon.dhow(&["stop", "shop/web", "--wait"]).ends_with(0).stderr;
+    assert!(said.contains("`dhow start shop/web` runs it again"), "{said}");
+    assert!(
+        before.iter().all(|pid| !is_alive(*pid)),
+        "they run after `stop --wait`"
+    );
+    let said = daemon.dhow(&["stop", "shop"]).ends_with(0).stderr;
+    assert!(said.contains("shop is stopped already"), "{said}");
+
+    // Neither the death of the daemon nor a count runs it again.
+    daemon.kill9();
+    daemon.restart();
+    daemon.dhow(&["scale", "shop/web=3", "--wait"]).ends_with(0);
+    let status = daemon.dhow(&["status", "shop", "--json"]).json();
+    assert_eq!(status["state"], "stopped");
+    assert_eq!(status["services"][0]["stopped"]["replicas"], 3);
+    assert_eq!(status["services"][0]["desired"], 0);
+    assert!(daemon.workloads().is_empty());
+    let why = daemon.dhow(&["explain", "shop/web"]).ends_with(0).stdout;
+    assert!(why.contains("shop/web was stopped by "), "{why}");
+
+    daemon.dhow(&["start", "shop", "--wait"]).ends_with(0);
+    assert_eq!(daemon.workloads().len(), 3);
+    assert_eq!(daemon.dhow(&["status", "shop", "--json"]).json()["revision"], 1);
+
+    // The same file again is one that is to run.
+    daemon.dhow(&["stop", "shop", "--wait"]).ends_with(0);
+    let file = daemon.deployment("shop", &[("web", Service::sleeper().manual())]);
+    daemon.dhow(&["deploy", &file]).ends_with(0);
+    assert_eq!(daemon.workloads().len(), 3);
+    daemon.dhow(&["stop", "nothing"]).ends_with(4);
+    daemon.finish();
+}
+
+#[test]
 fn a_hangup_reads_the_configuration_again_and_ends_nothing() {
     let mut daemon = Daemon::at(Scratch::new("hangup"));
     let config = format!("api_addr: 127.0.0.1:{}\n", daemon.api_port);

@@ -71,6 +71,8 @@ fn subject(command: &DeploymentCommand) -> Option<&DeploymentName> {
         | DeploymentCommand::RecordConflicted { .. }
         | DeploymentCommand::StartRun { .. }
         | DeploymentCommand::Steer { .. }
+        | DeploymentCommand::Stop { .. }
+        | DeploymentCommand::Start { .. }
         | DeploymentCommand::Suspending { .. } => None,
     }
 }

@@ -166,7 +166,7 @@ impl Table {
 }
 
 fn is_cron(service: &Service) -> bool {
-    service.rtype() == RType::Cron && !service.removing
+    service.rtype() == RType::Cron && !service.is_off()
 }
 
 fn is_same(row: &Row, service: &Service) -> bool {

@@ -139,6 +139,7 @@ pub(crate) fn refused_code(refused: &Refused) -> ProblemCode {
         | Refused::WhichRole { .. }
         | Refused::NotScalable { .. }
         | Refused::NoSchedule(_)
+        | Refused::Stopped(_)
         | Refused::RunUnderWay { .. }
         | Refused::TooManyRuns { .. }
         | Refused::TooManyNodes { .. }

@@ -33,7 +33,10 @@ pub(super) fn status(times: &WallTimes<'_>, service: &Service, next: usize) -> O
         concurrency: concurrency.into(),
         missed: missed.into(),
         keep: u32::try_from(spec.job.kept_runs()).unwrap_or(u32::MAX),
-        next_unix_secs: cron::coming(service, times.now_unix_secs(), next),
+        next_unix_secs: match service.stopped {
+            Some(_) => Vec::new(),
+            None => cron::coming(service, times.now_unix_secs(), next),
+        },
         runs: service
             .runs
             .iter()
@@ -63,6 +66,7 @@ fn state_of(outcome: RunOutcome) -> RunState {
         RunOutcome::Failed => RunState::Failed,
         RunOutcome::Late => RunState::Late,
         RunOutcome::Replaced => RunState::Replaced,
+        RunOutcome::Stopped => RunState::Stopped,
     }
 }
 

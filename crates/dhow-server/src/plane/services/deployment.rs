@@ -40,7 +40,7 @@ pub(super) fn status(
     DeploymentStatus {
         deployment: deployment.name.to_string(),
         revision: deployment.revision.0,
-        state: state_of(deployment, whole),
+        state: state_of(state, deployment, whole),
         services: sums
             .iter()
             .map(|(service, sum)| ServiceHealthSummary {
@@ -155,11 +155,22 @@ fn host_of(node: &Node) -> Option<String> {
 }
 
 /// The phase, or that a deployment which had come to rest is not whole at the moment.
-pub(super) fn state_of(deployment: &Deployment, whole: bool) -> DeploymentState {
+pub(super) fn state_of(state: &State, deployment: &Deployment, whole: bool) -> DeploymentState {
     match deployment.phase {
+        Phase::Deploying | Phase::Stable | Phase::Reverting | Phase::Reverted
+            if is_stopped(state, deployment) =>
+        {
+            DeploymentState::Stopped
+        }
         Phase::Stable | Phase::Reverted if !whole => DeploymentState::Degraded,
         phase => phase.into(),
     }
+}
+
+/// Whether people have stopped all of it.
+fn is_stopped(state: &State, deployment: &Deployment) -> bool {
+    let mut all = services(state, deployment).peekable();
+    all.peek().is_some() && all.all(|(_, service)| service.stopped.is_some())
 }
 
 /// Why it is in its state: the current revision's own failure, or that of the one it was reverted from.

@@ -6,7 +6,7 @@ use dhow_core::ids::{NodeId, ReplicaKey, replica_id};
 use dhow_core::plan::{PlanReport, Waiting};
 use dhow_core::replica::ReplicaState;
 use dhow_core::spec::{AffinityMode, RType, ServiceSpec};
-use dhow_core::state::{Deployment, Drain, Replica, RunOutcome, Service, State, Wanted};
+use dhow_core::state::{Deployment, Drain, Replica, RunOutcome, Service, State, Stopped, Wanted};
 use dhow_wire::DeploymentState;
 use dhow_wire::api::{ExplainedReplica, ExplainedWait, Explanation};
 
@@ -87,13 +87,30 @@ pub(super) fn explain(
 }
 
 fn headline(state: &State, deployment: &Deployment, service: &Service) -> String {
+    if let Some(stopped) = &service.stopped {
+        return stopped_line(service, stopped);
+    }
     let sum = ServiceSum::of(state, service);
-    let standing = standing(state_of(deployment, sum.is_whole()), sum.is_whole());
+    let standing = standing(state_of(state, deployment, sum.is_whole()), sum.is_whole());
     format!(
         "{} {standing}: {}",
         service.key,
         counted(service, deployment, &sum)
     )
+}
+
+/// Who has stopped it and when, and what it keeps.
+fn stopped_line(service: &Service, stopped: &Stopped) -> String {
+    let then = match service.rtype() {
+        RType::Service | RType::Job => match service.count_total() {
+            1 => " with 1 replica".to_owned(),
+            replicas => format!(" with {replicas} replicas"),
+        },
+        RType::System => " on all its nodes".to_owned(),
+        RType::Cron => " by its schedule".to_owned(),
+    };
+    let (key, by, at) = (&service.key, &stopped.by, shown_utc(stopped.wall_unix_secs));
+    format!("{key} was stopped by {by} at {at}; `dhow start {key}` runs it again{then}")
 }
 
 /// How the service does. What became of its deployment may be the fault of another one.
@@ -111,6 +128,7 @@ fn standing(state: DeploymentState, whole: bool) -> &'static str {
         }
         DeploymentState::RevertFailed => "is not as it should be, and what its deployment went back to fails",
         DeploymentState::Removing => "is being removed",
+        DeploymentState::Stopped => "is stopped",
     }
 }
 
@@ -190,6 +208,7 @@ fn runs(times: &WallTimes<'_>, service: &Service) -> Vec<String> {
             RunOutcome::Failed => "failed",
             RunOutcome::Late => "was ended by its deadline",
             RunOutcome::Replaced => "was replaced by the next one",
+            RunOutcome::Stopped => "was stopped",
         };
         format!("run {}, {whose}, {how} after {}", run.number, span(took))
     });

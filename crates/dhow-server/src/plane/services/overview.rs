@@ -100,7 +100,7 @@ fn glance(state: &State, report: &PlanReport, known: &Deployment) -> DeploymentG
             glance.troubles.push(format!("{name}: {why}"));
         }
     }
-    glance.state = state_of(known, whole);
+    glance.state = state_of(state, known, whole);
     glance
 }
 

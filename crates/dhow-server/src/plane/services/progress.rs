@@ -28,7 +28,7 @@ pub(super) fn progress(
     Progress {
         deployment: deployment.name.to_string(),
         revision: deployment.revision.0,
-        state: state_of(deployment, whole),
+        state: state_of(state, deployment, whole),
         services: sums
             .iter()
             .map(|(service, sum)| of_service(state, report, service, sum, pulls))

@@ -34,6 +34,7 @@ fn gate<'a>(report: &'a PlanReport, service: &Service) -> Option<&'a AtGate> {
         Why::Unplaced { .. }
         | Why::RoomToCome { .. }
         | Why::WaitsFor { .. }
+        | Why::WaitsForStopped { .. }
         | Why::OldStopping { .. }
         | Why::NodeMayReturn { .. }
         | Why::NotRescheduled { .. }

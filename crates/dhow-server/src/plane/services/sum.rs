@@ -5,6 +5,7 @@ use dhow_core::replica::ReplicaState;
 use dhow_core::spec::RType;
 use dhow_core::state::{Replica, Service, State, Wanted};
 use dhow_wire::ServiceHealthSummary;
+use dhow_wire::stabilization::StoppedService;
 
 /// The counts of a service's replicas that status, progress and stabilization read, computed once from State.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +59,8 @@ impl ServiceSum {
             updated: done_before,
             healthy_count: done_before,
             healthy: service.late.is_none(),
-            changes: service.target_info().is_some_and(|info| info.next.is_some()),
+            changes: service.stopped.is_none()
+                && service.target_info().is_some_and(|info| info.next.is_some()),
             served: done_before,
             serving: done_before,
             ..Self::default()
@@ -149,6 +151,14 @@ impl ServiceSum {
             outdated: (self.outdated > 0).then_some(self.outdated),
             // The calendar is another's.
             next_run_unix_secs: None,
+            stopped: service.stopped.as_ref().map(|stopped| StoppedService {
+                by: stopped.by.to_string(),
+                at_unix_secs: stopped.wall_unix_secs,
+                replicas: match service.rtype() {
+                    RType::Service | RType::Job => Some(service.count_total()),
+                    RType::System | RType::Cron => None,
+                },
+            }),
         }
     }
 

@@ -23,9 +23,12 @@ pub(super) fn check(verb: &Verb) -> Result<(), String> {
             Some("nothing is measured and no node can be asked: leave --usage and --live out")
         }
         Verb::Scale(args) => args.wait.wait.then_some(NO_WAIT),
+        Verb::Stop(args) => args.wait.then_some(NO_WAIT),
+        Verb::Start(args) => args.wait.wait.then_some(NO_WAIT),
         Verb::Restart(args) => args.wait.wait.then_some(NO_WAIT),
         Verb::Rollback(args) => args.wait.wait.then_some(NO_WAIT),
         Verb::Rm(args) => args.wait.then_some(NO_WAIT),
+        Verb::Rollout(args) => args.command.wait().and_then(|wait| wait.wait.then_some(NO_WAIT)),
         Verb::Cron(args) => is_waiting(&args.command).then_some(NO_WAIT),
         Verb::Deploy(_)
         | Verb::Plan(_)
@@ -33,7 +36,6 @@ pub(super) fn check(verb: &Verb) -> Result<(), String> {
         | Verb::Ps(_)
         | Verb::History(_)
         | Verb::Explain(_)
-        | Verb::Rollout(_)
         | Verb::Node(_) => None,
     };
     wrong.map_or(Ok(()), |wrong| Err(wrong.into()))
@@ -71,6 +73,11 @@ fn is_json(verb: &Verb) -> bool {
             cron::Command::Next(args) => args.json,
             cron::Command::Run(_) => false,
         },
-        Verb::Scale(_) | Verb::Restart(_) | Verb::Rm(_) | Verb::Rollback(_) => false,
+        Verb::Scale(_)
+        | Verb::Stop(_)
+        | Verb::Start(_)
+        | Verb::Restart(_)
+        | Verb::Rm(_)
+        | Verb::Rollback(_) => false,
     }
 }

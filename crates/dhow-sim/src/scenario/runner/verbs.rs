@@ -2,9 +2,10 @@
 
 use dhow_cli::endpoints::Viewpoint;
 use dhow_cli::node::{self, DrainArgs, DrainEnd, ShownDrain};
-use dhow_cli::target::ScaleTarget;
+use dhow_cli::target::{ScaleTarget, Target};
 use dhow_cli::{
-    ERROR, Shown, cron, explain, history, plan, ps, restart, rm, rollback, rollout, scale, status,
+    ERROR, Shown, cron, explain, history, plan, ps, restart, rm, rollback, rollout, scale, start, status,
+    stop,
 };
 use dhow_core::command::{Command, DeploymentCommand, NodeCommand, Outcome, Refused, ScaleChange};
 use dhow_core::ids::{DeploymentName, DeploymentRevision, NodeId, ServiceName};
@@ -77,6 +78,8 @@ impl Runner {
                 }
                 said
             }
+            Verb::Stop(args) => self.stop(&args.target, true)?,
+            Verb::Start(args) => self.stop(&args.target, false)?,
             Verb::Restart(args) => {
                 let service = args.target.name.as_deref().map(ServiceName::new).transpose();
                 let service = service.map_err(|error| error.to_string())?;
@@ -120,6 +123,31 @@ impl Runner {
         };
         let deployed = self.deployed(&target.deployment, command);
         Ok(deployed.map(|deployed| lines(&rollout::said(action, &target, &deployed))))
+    }
+
+    /// Stops what is named, or starts it again.
+    fn stop(&mut self, target: &Target, stops: bool) -> Result<Answer, String> {
+        let service = target.name.as_deref().map(ServiceName::new).transpose();
+        let service = service.map_err(|error| error.to_string())?;
+        let deployment = target.deployment.clone();
+        let (author, wall_unix_secs) = ("user".into(), self.wall_unix_secs());
+        let command = match stops {
+            true => DeploymentCommand::Stop {
+                deployment,
+                service,
+                author,
+                wall_unix_secs,
+            },
+            false => DeploymentCommand::Start {
+                deployment,
+                service,
+                author,
+                wall_unix_secs,
+            },
+        };
+        let said = if stops { stop::said } else { start::said };
+        let deployed = self.deployed(&target.deployment, command);
+        Ok(deployed.map(|deployed| lines(&said(target, deployed.changed))))
     }
 
     fn plan(&self, input: &[String]) -> Answer {

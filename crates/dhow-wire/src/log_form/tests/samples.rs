@@ -17,7 +17,7 @@ use dhow_core::rollout::{Counted, Figures, Judgement, Verdict};
 use dhow_core::spec::DeploymentSpec;
 use dhow_core::state::{
     ApiRole, ApiToken, Drain, ManifestVersion, NodeInfo, NodeRole, Request, RunEnd, RunOutcome, ScheduleRun,
-    State,
+    State, Stopped,
 };
 use dhow_core::step::step;
 use dhow_core::time::ClusterTime;
@@ -43,7 +43,8 @@ variants!(cluster_name, CLUSTER, ClusterCommand:
 variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
-    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer, Suspending);
+    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer, Stop, Start,
+    Suspending);
 variants!(plan_name, PLAN, PlanCommand:
     Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired,
     TrySettings, AdoptSettings, Job, JudgeCanary);
@@ -387,6 +388,18 @@ fn deployment() -> Vec<DeploymentCommand> {
             action: RolloutAction::Abort,
             author: "operator".into(),
         },
+        DeploymentCommand::Stop {
+            deployment: shop(),
+            service: Some(web()),
+            author: "operator".into(),
+            wall_unix_secs: 1_700_000_005,
+        },
+        DeploymentCommand::Start {
+            deployment: shop(),
+            service: None,
+            author: "operator".into(),
+            wall_unix_secs: 1_700_000_006,
+        },
         DeploymentCommand::Suspending {
             for_ms: 3_600_000,
             until_unix_secs: 1_700_003_605,
@@ -602,6 +615,11 @@ fn add_runs(state: &mut State) {
         .collect();
     service.due_times.settle(1_700_000_040, None);
     service.late = Some(ClusterTime(7));
+    service.stopped = Some(Stopped {
+        at: ClusterTime(8),
+        wall_unix_secs: 1_700_000_007,
+        by: "operator".into(),
+    });
 }
 
 /// Contents, a secret with an earlier value, and a replica that was told nothing of either.

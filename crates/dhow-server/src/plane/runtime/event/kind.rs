@@ -34,6 +34,8 @@ pub enum EventKind {
     Removed,
     Scaled,
     RestartAsked,
+    StopAsked,
+    StartAsked,
     RolledBack,
     ManifestsTaken,
     Conflicted,

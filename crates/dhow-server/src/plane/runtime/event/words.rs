@@ -151,6 +151,14 @@ fn deployment(state: &State, name: &DeploymentName, change: &DeploymentChange<'_
             service: service.cloned(),
             ..of(EventKind::RestartAsked)
         },
+        DeploymentChange::StopAsked { service, author } => Event {
+            service: service.cloned(),
+            ..of(EventKind::StopAsked).with_message(format!("by {author}"))
+        },
+        DeploymentChange::StartAsked { service, author } => Event {
+            service: service.cloned(),
+            ..of(EventKind::StartAsked).with_message(format!("by {author}"))
+        },
         DeploymentChange::RemovalAsked => of(EventKind::RemovalAsked),
         DeploymentChange::Removed => of(EventKind::Removed),
         DeploymentChange::Conflicted { revision, author } => of(EventKind::Conflicted).with_message(format!(
@@ -239,6 +247,7 @@ fn service(state: &State, id: ServiceId, change: &ServiceChange<'_>) -> Option<E
                 RunOutcome::Failed => "has failed",
                 RunOutcome::Late => "was not done by its deadline",
                 RunOutcome::Replaced => "made room for the next one",
+                RunOutcome::Stopped => "was stopped",
             };
             Some(of(EventKind::RunEnded).with_message(format!("run {run} {how}")))
         }
@@ -283,6 +292,7 @@ fn stop_reason(state: &State, key: &ReplicaKey, cause: StopCause) -> Option<Stri
     let why = match cause {
         StopCause::Planned(why) => why,
         StopCause::Late => return Some("its work was not done by its deadline".into()),
+        StopCause::Stopped => return Some("its service was stopped".into()),
         StopCause::NextRun => return Some("the next run of its schedule takes its place".into()),
         StopCause::CleanSlate => return Some("its deployment had failed and was asked for again".into()),
         StopCause::Unknown => return None,
