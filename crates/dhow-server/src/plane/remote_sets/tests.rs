@@ -1,6 +1,7 @@
 //! Real repositories, served by git's own program over plain HTTP on loopback, and servers that mean no good.
 
 mod hostile;
+mod https;
 mod support;
 
 use std::sync::Arc;

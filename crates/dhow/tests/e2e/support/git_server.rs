@@ -96,8 +96,11 @@ fn answer(root: &Path, head: &[String], body: &[u8], stream: &mut TcpStream) {
 
 fn respond(stream: &mut TcpStream, status: &str, headers: &str, content: &[u8]) {
     let length = content.len();
-    let head =
-        format!("HTTP/1.1 {status}\r\n{headers}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    let mut head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n");
+    if !headers.is_empty() {
+        head += &format!("{headers}\r\n");
+    }
+    head += "\r\n";
     // A client that has seen enough is gone.
     let _ = stream.write_all(head.as_bytes());
     let _ = stream.write_all(content);
