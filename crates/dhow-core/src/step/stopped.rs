@@ -68,7 +68,8 @@ pub(super) fn apply(
         | DeploymentCommand::ApplyManifests { .. }
         | DeploymentCommand::RecordConflicted { .. }
         | DeploymentCommand::StartRun { .. }
-        | DeploymentCommand::Steer { .. } => Ok(Outcome::Done),
+        | DeploymentCommand::Steer { .. }
+        | DeploymentCommand::Suspending { .. } => Ok(Outcome::Done),
     }
 }
 
