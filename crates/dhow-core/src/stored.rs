@@ -216,7 +216,7 @@ const FORM_SEVEN: Lengths = Lengths {
         ("SourceSettings", 2),
     ],
     variant_fields: &[("DeploymentCommand", "ApplyManifests", 4)],
-    variants: &[("DeploymentCommand", 9), ("RunOutcome", 4)],
+    variants: &[("ApiRole", 2), ("DeploymentCommand", 9), ("RunOutcome", 4)],
 };
 
 impl State {

@@ -29,6 +29,7 @@ mod metrics;
 mod net_check;
 mod nodes;
 mod openapi;
+mod past;
 mod plan;
 mod problem;
 mod progress;

@@ -15,6 +15,7 @@ mod images;
 mod logs;
 mod net_check;
 mod nodes;
+mod past;
 mod plan;
 mod progress;
 mod rollouts;
@@ -42,6 +43,7 @@ pub use images::{
 pub use logs::{LogRecord, LogStream};
 pub use net_check::{NetCheck, NetStep, NetStepKind, NetVerdict};
 pub use nodes::{NodeDrainRequest, NodeLabelRequest};
+pub use past::{PastDifference, PastGap, PastMoment, PastWindow, SpecDifference};
 pub use plan::{DeploymentPlan, PlanChange, PlannedPlacement, PlannedService, PlannedWait};
 pub use progress::{Progress, ProgressOutcome, ProgressResult, PullingProgress, ServiceProgress};
 pub use rollouts::{RolloutRequest, RolloutStage, RolloutStatus, RolloutVerb};

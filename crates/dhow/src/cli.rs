@@ -5,9 +5,9 @@ mod examples;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
-    cluster, completions, convert, cp, cron, daemon, dashboard, deploy, doctor, events, exec, explain,
-    history, image, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, rollout, scale,
-    schema, secret, source, start, status, stop, token, up, validate, worker,
+    cluster, completions, convert, cp, cron, daemon, dashboard, debug, deploy, diff, doctor, events, exec,
+    explain, history, image, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, rollout,
+    scale, schema, secret, source, start, status, stop, token, up, validate, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -31,7 +31,8 @@ pub struct Cli {
 }
 
 /// The verbs that ask no daemon.
-const OFFLINE: [&[&str]; 13] = [
+const OFFLINE: [&[&str]; 14] = [
+    &["debug", "replay"],
     &["doctor"],
     &["man"],
     &["validate"],
@@ -95,6 +96,7 @@ pub enum Command {
     Rollout(rollout::Args),
     Explain(explain::Args),
     Cron(cron::Args),
+    Diff(diff::Args),
     Events(events::Args),
     Dashboard(dashboard::Args),
     Net(net::Args),
@@ -107,6 +109,7 @@ pub enum Command {
     Daemon(daemon::Args),
     Worker(worker::Args),
     Doctor(doctor::Args),
+    Debug(debug::Args),
     Completions(completions::Args),
     Man(man::Args),
 }

@@ -1,5 +1,6 @@
 //! The verbs of the command line, one file each.
 
+pub mod at;
 pub mod cluster;
 pub mod complete;
 pub mod completions;
@@ -8,7 +9,9 @@ pub mod cp;
 pub mod cron;
 pub mod daemon;
 pub mod dashboard;
+pub mod debug;
 pub mod deploy;
+pub mod diff;
 pub mod doctor;
 pub mod events;
 pub mod exec;
@@ -60,6 +63,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Completions(args) => offline(host, || completions::run(args)),
         Command::Man(args) => offline(host, || man::run(args)),
         Command::Doctor(args) => offline(host, || doctor::run(args)),
+        Command::Debug(args) => offline(host, || debug::run(args)),
         Command::Plan(args) => online(host, async |client| plan::run(args, &client).await),
         Command::Deploy(args) => online(host, async |client| deploy::run(args, &client).await),
         Command::Status(args) => online(host, async |client| status::run(args, &client).await),
@@ -77,6 +81,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Rollback(args) => online(host, async |client| rollback::run(args, &client).await),
         Command::Rollout(args) => online(host, async |client| rollout::run(args, &client).await),
         Command::Explain(args) => online(host, async |client| explain::run(args, &client).await),
+        Command::Diff(args) => online(host, async |client| diff::run(args, &client).await),
         Command::Events(args) => online(host, async |client| events::run(args, &client).await),
         Command::Dashboard(args) => online(host, async |client| dashboard::run(args, client).await),
         Command::Cron(args) => online(host, async |client| cron::run(args, &client).await),

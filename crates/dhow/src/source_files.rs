@@ -278,6 +278,8 @@ async fn nodes(client: &Client) -> Result<Nodes, ClientError> {
             })
         }
         Err(error) if error.is_away() && !client.is_named() => Ok(Nodes::Here),
+        // A token for one deployment does not know of nodes, and is not shown on them either.
+        Err(error) if error.is_forbidden() => Ok(Nodes::Elsewhere),
         Err(error) => Err(error),
     }
 }

@@ -4,13 +4,27 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::DeploymentName;
+
 /// What the bearer may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApiRole {
     Admin,
     /// Looks, and changes nothing.
     Read,
+    /// Deploys this deployment and looks at it; knows of nothing else.
+    Deploy(DeploymentName),
+}
+
+impl ApiRole {
+    /// The deployment that the bearer is confined to.
+    pub fn deployment(&self) -> Option<&DeploymentName> {
+        match self {
+            Self::Admin | Self::Read => None,
+            Self::Deploy(deployment) => Some(deployment),
+        }
+    }
 }
 
 /// What is known of a token. The token itself is not here: only whoever has it can show that the hash is its own.

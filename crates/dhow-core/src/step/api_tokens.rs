@@ -6,8 +6,14 @@ use crate::command::{Missing, Refused};
 use crate::maps::retain;
 use crate::state::{ApiToken, State};
 
+/// From this level on tokens may be for one deployment.
+pub(crate) const ONE_DEPLOYMENT_SINCE: u32 = 6;
+
 /// Those that have expired make room.
 pub(super) fn issue(state: &mut State, id: &Arc<str>, token: &Arc<ApiToken>) -> Result<(), Refused> {
+    if token.role.deployment().is_some() {
+        super::needs_level(state, ONE_DEPLOYMENT_SINCE)?;
+    }
     if state.api_tokens.contains_key(id) {
         return Err(Refused::TokenKnown);
     }
@@ -58,6 +64,26 @@ mod tests {
         let missing = Err(Missing::ApiToken(id.clone()).into());
         assert_eq!(revoke(&mut state, &id), missing);
         assert!(state.api_tokens.is_empty());
+    }
+
+    #[test]
+    fn one_deployment_is_for_clusters_whose_servers_all_know_it() {
+        let mut state = State {
+            feature_level: ONE_DEPLOYMENT_SINCE - 1,
+            ..State::default()
+        };
+        let shop = crate::ids::DeploymentName::new("shop").unwrap();
+        let token = Arc::new(ApiToken {
+            role: ApiRole::Deploy(shop.clone()),
+            ..ApiToken::clone(&token(100, None))
+        });
+        let id: Arc<str> = "t-1".into();
+        let refused = Refused::FeatureLevel { needed: 6, has: 5 };
+        assert_eq!(issue(&mut state, &id, &token), Err(refused));
+        assert!(state.api_tokens.is_empty());
+        state.feature_level = ONE_DEPLOYMENT_SINCE;
+        assert_eq!(issue(&mut state, &id, &token), Ok(()));
+        assert_eq!(state.api_tokens[&id].role.deployment(), Some(&shop));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod browser;
 mod principal;
+mod scope;
 
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ use crate::plane::services::ServiceManager;
 
 pub(super) use browser::check_site;
 pub use principal::{AUTHOR_HEADER, PRINCIPAL_HEADER, Principal};
+pub(super) use scope::{Reach, Scope};
 
 /// Who may call a route; declared where the route is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,6 +209,19 @@ impl Access {
         id.is_none_or(|id| self.manager.state().api_tokens.contains_key(id))
     }
 
+    /// What the caller may know of, also where a server speaks for it: the token that it showed there says so.
+    pub(super) fn scope(&self, principal: &Principal) -> Scope {
+        let deployment = match principal {
+            Principal::Token { role, .. } => role.deployment().cloned(),
+            Principal::Forwarded { .. } => principal.forwarded_token().and_then(|id| {
+                let state = self.manager.state();
+                state.api_tokens.get(id)?.role.deployment().cloned()
+            }),
+            Principal::User { .. } | Principal::Member(_) | Principal::Worker(_) | Principal::Unknown => None,
+        };
+        deployment.map_or(Scope::Whole, Scope::One)
+    }
+
     /// Whether no leader was heard of for so long that tokens may have been revoked without this server hearing of it.
     fn is_left_alone(&self) -> bool {
         let now_ms = self.manager.clock().monotonic_ms();
@@ -292,7 +307,7 @@ impl Access {
         let principal = Principal::Token {
             id: Arc::clone(id),
             name: known.name.clone(),
-            role: known.role,
+            role: known.role.clone(),
         };
         Self::within(principal, rights, method)
     }
@@ -313,6 +328,13 @@ impl Access {
                 Some(why) => Err(forbidden(why)),
                 None => Ok(principal),
             },
+            // What it gets of the API is looked at where the route is known.
+            Principal::Token {
+                role: ApiRole::Deploy(_),
+                ..
+            } if rights == Rights::Pages => Err(forbidden(
+                "the page shows the whole cluster, and this token is for one deployment",
+            )),
             principal => Ok(principal),
         }
     }
@@ -344,7 +366,7 @@ impl Access {
         Ok(Principal::Token {
             id: token.id().into(),
             name: known.name.clone(),
-            role: known.role,
+            role: known.role.clone(),
         })
     }
 }

@@ -18,6 +18,7 @@ use super::extract::{self, Path, Query};
 use super::nodes::Removal;
 use super::problem::{Answer, ApiProblem};
 use crate::plane::cluster::Newcomer;
+use crate::plane::services::past_window;
 
 /// The query of `GET /cluster`.
 #[derive(Deserialize)]
@@ -60,6 +61,7 @@ pub(super) async fn show(
     Ok(Json(ClusterStatus {
         members: members.collect(),
         notices: cluster.notices(),
+        past: context.manager().view().past().map(past_window),
         ..status
     }))
 }

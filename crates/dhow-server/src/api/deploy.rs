@@ -10,6 +10,7 @@ use dhow_wire::api::Deployed;
 use dhow_wire::{ProblemCode, Sender, parse_deployment_under};
 use serde::Deserialize;
 
+use super::access::Scope;
 use super::caller::Caller;
 use super::context::Context;
 use super::extract::{Query, check_media_type, read, text};
@@ -63,6 +64,7 @@ pub(super) async fn deploy(
     State(context): State<Context>,
     Query(query): Query<DeployQuery>,
     caller: Caller,
+    scope: Scope,
     request: Request,
 ) -> Answer<Json<Deployed>> {
     let DeployQuery {
@@ -71,6 +73,7 @@ pub(super) async fn deploy(
         suspend,
     } = query;
     let (bytes, mut spec) = read_spec(&context, Source { source }, request).await?;
+    scope.check(spec.deployment.as_str())?;
     check_certificates(&context, &spec)?;
     let (door, state) = (context.manager().door(), context.manager().state());
     resolve_digests(door.as_ref(), &state, &mut spec).await;

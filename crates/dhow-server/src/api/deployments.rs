@@ -12,41 +12,63 @@ use dhow_wire::api::{
 use dhow_wire::{DeploymentStatus, Problem, ProblemCode};
 use serde::Deserialize;
 
+use super::access::Scope;
 use super::caller::Caller;
 use super::context::Context;
 use super::deploy::deployed;
 use super::extract::{self, OptionalJson, Path, Query};
 use super::limits::SCALE_CHANGES_MAX;
+use super::past::AtQuery;
 use super::problem::{Answer, ApiProblem};
 use super::suspend::SuspendQuery;
 use crate::clock::shown_utc;
 use crate::plane::certificate_look::CertificateLook;
-use crate::plane::services::NoSuchName;
+use crate::plane::services::{NoSuchName, ServiceManager};
 
 /// Every deployment with its services.
 #[utoipa::path(
     get, path = "/api/v1/deployments", tag = "deployments",
+    params(("at" = Option<u64>, Query, description = "As it was at this revision of the state, as the server that answers has kept it")),
     responses((status = 200, body = Vec<DeploymentStatus>))
 )]
-pub(super) async fn list(State(context): State<Context>) -> Json<Vec<DeploymentStatus>> {
+pub(super) async fn list(
+    State(context): State<Context>,
+    Query(query): Query<AtQuery>,
+    scope: Scope,
+) -> Answer<Json<Vec<DeploymentStatus>>> {
+    if let Some(moment) = context.asked_moment(&query).await? {
+        let mut all = ServiceManager::listed_at(&moment, |listings| listings.deployments());
+        all.retain(|status| scope.tells(Some(&status.deployment)));
+        return Ok(Json(all));
+    }
     let mut all = context.manager().deployments();
+    all.retain(|status| scope.tells(Some(&status.deployment)));
     for status in &mut all {
         let notes = certificate_notes(&context, &status.deployment, None);
         status.notes.extend(notes);
         looked(&context, status);
     }
-    Json(all)
+    Ok(Json(all))
 }
 
 /// One deployment.
 #[utoipa::path(
-    get, path = "/api/v1/deployments/{name}", tag = "deployments", params(("name" = String, Path)),
+    get, path = "/api/v1/deployments/{name}", tag = "deployments",
+    params(
+        ("name" = String, Path),
+        ("at" = Option<u64>, Query, description = "As it was at this revision of the state")
+    ),
     responses((status = 200, body = DeploymentStatus))
 )]
 pub(super) async fn show(
     State(context): State<Context>,
     Path(name): Path<String>,
+    Query(query): Query<AtQuery>,
 ) -> Answer<Json<DeploymentStatus>> {
+    if let Some(moment) = context.asked_moment(&query).await? {
+        let found = ServiceManager::listed_at(&moment, |listings| listings.deployment(&name));
+        return Ok(Json(found?));
+    }
     let mut status = context.manager().deployment(&name)?;
     status.notes.extend(certificate_notes(&context, &name, None));
     looked(&context, &mut status);
@@ -108,12 +130,14 @@ pub(super) async fn history(
 #[derive(Deserialize)]
 pub(super) struct Explain {
     name: String,
+    at: Option<u64>,
 }
 
 /// Why a service or a replica is where it is, or why it is not running.
 #[utoipa::path(
     get, path = "/api/v1/deployments/{name}/explain", tag = "deployments",
-    params(("name" = String, Path), ("name" = String, Query, description = "A service, or a replica's id")),
+    params(("name" = String, Path), ("name" = String, Query, description = "A service, or a replica's id"),
+        ("at" = Option<u64>, Query, description = "As it was at this revision of the state")),
     responses((status = 200, body = Explanation))
 )]
 pub(super) async fn explain(
@@ -121,6 +145,11 @@ pub(super) async fn explain(
     Path(name): Path<String>,
     Query(what): Query<Explain>,
 ) -> Answer<Json<Explanation>> {
+    let asked = AtQuery { at: what.at };
+    if let Some(moment) = context.asked_moment(&asked).await? {
+        let found = ServiceManager::listed_at(&moment, |listings| listings.explain(&name, &what.name));
+        return Ok(Json(found?));
+    }
     let mut explanation = context.manager().explain(&name, &what.name)?;
     let notes = certificate_notes(&context, &name, Some(&what.name));
     explanation.lines.extend(notes);

@@ -7,11 +7,12 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::response::sse::Event;
+use dhow_core::ids::DeploymentName;
 use dhow_core::state::ApiRole;
 use dhow_wire::{Problem, ProblemCode};
 use serde::Deserialize;
 
-use super::access::Principal;
+use super::access::{Principal, Scope};
 use super::context::Context;
 use super::extract::Query;
 use super::feed;
@@ -44,15 +45,16 @@ pub(super) async fn follow(
     State(context): State<Context>,
     Query(params): Query<Params>,
     Extension(principal): Extension<Principal>,
+    scope: Scope,
     headers: HeaderMap,
 ) -> Answer<Response> {
     let is_reader = matches!(
         principal,
         Principal::Token {
-            role: ApiRole::Read,
+            role: ApiRole::Read | ApiRole::Deploy(_),
             ..
         }
-    );
+    ) || scope != Scope::Whole;
     if params.audit && is_reader {
         return Err(ApiProblem::new(
             ProblemCode::Forbidden,
@@ -71,7 +73,8 @@ pub(super) async fn follow(
         loop {
             for record in &records {
                 let id = record.id();
-                if audit && record.event.author.is_none() {
+                let deployment = record.event.deployment.as_ref().map(DeploymentName::as_str);
+                if audit && record.event.author.is_none() || !scope.tells(deployment) {
                     after = id;
                     continue;
                 }

@@ -51,6 +51,8 @@ pub(super) struct OfLeader {
     pub waits: bool,
     /// Whether the same caller saying the same again is known, without an idempotency key.
     pub is_repeatable: bool,
+    /// Whether a read of it may be about the past, which every server answers as it has kept it.
+    pub has_past: bool,
 }
 
 impl OfLeader {
@@ -59,6 +61,12 @@ impl OfLeader {
         body_bytes_max: DEPLOYMENT_BYTES_MAX,
         waits: false,
         is_repeatable: false,
+        has_past: false,
+    };
+    /// The same where the question may be about the past.
+    pub const WITH_PAST: Self = Self {
+        has_past: true,
+        ..Self::PLAIN
     };
     /// What follows a deployment for as long as it takes.
     pub const FOLLOWS: Self = Self {
@@ -70,6 +78,7 @@ impl OfLeader {
         body_bytes_max: WORKER_BODY_BYTES_MAX,
         waits: false,
         is_repeatable: true,
+        has_past: false,
     };
     /// A worker's poll, which waits for as long as it says, a minute at most.
     pub const WORKER_POLL: Self = Self {
@@ -84,7 +93,10 @@ pub(super) async fn route(
     request: Request,
     next: Next,
 ) -> Response {
-    if context.api.cluster.mode() == ClusterModeName::SingleNode || is_stale(&request) {
+    if context.api.cluster.mode() == ClusterModeName::SingleNode
+        || is_stale(&request)
+        || how.has_past && is_past(&request)
+    {
         return next.run(request).await;
     }
     let was_forwarded = request.headers().contains_key(&FORWARDED);
@@ -100,6 +112,12 @@ fn is_stale(request: &Request) -> bool {
     let is_read = request.method() == Method::GET || request.method() == Method::HEAD;
     let query = request.uri().query().unwrap_or_default();
     is_read && query.split('&').any(|pair| pair == "consistency=stale")
+}
+
+/// Whether it asks what was.
+fn is_past(request: &Request) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    request.method() == Method::GET && query.split('&').any(|pair| pair.starts_with("at="))
 }
 
 /// A request that can be sent more than once.

@@ -12,6 +12,7 @@ use futures_util::StreamExt;
 use serde::Deserialize;
 use std::convert::Infallible;
 
+use super::access::Scope;
 use super::context::Context;
 use super::extract::Query;
 use super::feed;
@@ -74,7 +75,12 @@ impl Params {
     ),
     responses((status = 200, body = LogRecord, content_type = "application/x-ndjson"))
 )]
-pub(super) async fn stream(State(context): State<Context>, Query(params): Query<Params>) -> Answer<Response> {
+pub(super) async fn stream(
+    State(context): State<Context>,
+    Query(params): Query<Params>,
+    scope: Scope,
+) -> Answer<Response> {
+    scope.check(&params.deployment)?;
     let manager = context.manager().clone();
     let lines = params.lines()?;
     let within = params.name.filter(|name| !name.is_empty());

@@ -7,6 +7,7 @@ use axum::extract::{Request, State};
 use dhow_wire::ProblemCode;
 use dhow_wire::api::DeploymentPlan;
 
+use super::access::Scope;
 use super::context::Context;
 use super::deploy::{Source, check_certificates, read_spec};
 use super::extract::Query;
@@ -24,9 +25,11 @@ use crate::plane::services::{fill_endpoints, resolve_digests};
 pub(super) async fn plan(
     State(context): State<Context>,
     Query(source): Query<Source>,
+    scope: Scope,
     request: Request,
 ) -> Answer<Json<DeploymentPlan>> {
     let (_, mut spec) = read_spec(&context, source, request).await?;
+    scope.check(spec.deployment.as_str())?;
     check_certificates(&context, &spec)?;
     let manager = context.manager().clone();
     let state = manager.state();

@@ -7,12 +7,14 @@ use dhow_core::replica::Exit;
 use dhow_wire::{ReplicaStateName, ReplicaStatus};
 use serde::Deserialize;
 
+use super::access::Scope;
 use super::context::Context;
 use super::extract::Query;
 use super::health::{WAITS, own_replicas};
-use super::problem::Answer;
+use super::past::AtQuery;
+use super::problem::{Answer, ApiProblem};
 use crate::net::node_door::PresentReplica;
-use crate::plane::services::ReplicaFilter;
+use crate::plane::services::{ReplicaFilter, ServiceManager};
 
 /// The query of `/replicas`.
 #[derive(Deserialize)]
@@ -23,6 +25,7 @@ pub(super) struct Filter {
     all: bool,
     #[serde(default)]
     live: bool,
+    at: Option<u64>,
 }
 
 /// Replicas by deployment, service and slot.
@@ -32,6 +35,7 @@ pub(super) struct Filter {
         ("deployment" = Option<String>, Query),
         ("service" = Option<String>, Query),
         ("all" = Option<bool>, Query, description = "Those that have ended and are remembered, too"),
+        ("at" = Option<u64>, Query, description = "As they were at this revision of the state"),
         ("live" = Option<bool>, Query, description = "Asks each node, and tells where it says something else")
     ),
     responses((status = 200, body = Vec<ReplicaStatus>))
@@ -39,15 +43,33 @@ pub(super) struct Filter {
 pub(super) async fn list(
     State(context): State<Context>,
     Query(filter): Query<Filter>,
+    scope: Scope,
 ) -> Answer<Json<Vec<ReplicaStatus>>> {
     // An empty value is what a client sends that has nothing to say.
     let said = |text: Option<String>| text.filter(|text| !text.is_empty());
-    let is_live = filter.live;
+    let (is_live, at) = (filter.live, filter.at);
+    let asked = match (said(filter.deployment), &scope) {
+        // Of all that there is, a token for one deployment is told of that.
+        (None, Scope::One(own)) => Some(own.to_string()),
+        (asked, _) => asked,
+    };
+    if let Some(asked) = &asked {
+        scope.check(asked)?;
+    }
     let filter = ReplicaFilter {
-        deployment: said(filter.deployment),
+        deployment: asked,
         service: said(filter.service),
         all: filter.all,
     };
+    if let Some(moment) = context.asked_moment(&AtQuery { at }).await? {
+        if is_live {
+            return Err(ApiProblem::bad_request(
+                "nodes know of the present alone: leave `live` or `at` out",
+            ));
+        }
+        let found = ServiceManager::listed_at(&moment, |listings| listings.replicas(&filter));
+        return Ok(Json(found?));
+    }
     let manager = context.manager();
     let mut replicas = match is_live {
         true => manager.replicas_live(&filter).await?,

@@ -6,6 +6,7 @@ use dhow_core::command::{Command, DeploymentCommand};
 use dhow_core::ids::ServiceName;
 use dhow_wire::api::{Deployed, RolloutRequest, RolloutStatus};
 
+use super::access::Scope;
 use super::caller::Caller;
 use super::context::Context;
 use super::deploy::deployed;
@@ -18,8 +19,10 @@ use super::problem::Answer;
     get, path = "/api/v1/rollouts", tag = "deployments",
     responses((status = 200, body = Vec<RolloutStatus>))
 )]
-pub(super) async fn list(State(context): State<Context>) -> Json<Vec<RolloutStatus>> {
-    Json(context.manager().rollouts())
+pub(super) async fn list(State(context): State<Context>, scope: Scope) -> Json<Vec<RolloutStatus>> {
+    let mut all = context.manager().rollouts();
+    all.retain(|rollout| scope.tells(Some(&rollout.deployment)));
+    Json(all)
 }
 
 /// Promotes, pauses, resumes or aborts the rollout of a deployment, or of one of its services.

@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::access::{Access, Principal, Rights};
+use super::access::{Access, Principal, Reach, Rights};
 use super::context::{Api, Context};
 use super::forward::OfLeader;
 use super::problem::ApiProblem;
 use super::{
     audit, body, cluster, crons, deploy, deployments, events, exec, forward, health, images, internal, logs,
-    metrics, net_check, nodes, openapi, plan, progress, replicas, rollouts, secrets, sources, tokens,
+    metrics, net_check, nodes, openapi, past, plan, progress, replicas, rollouts, secrets, sources, tokens,
     worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
@@ -60,6 +60,8 @@ pub struct Inside {
 pub(super) struct RouteGroup {
     pub routes: OpenApiRouter<Context>,
     pub rights: Rights,
+    /// What callers get whose token is for one deployment.
+    pub reach: Reach,
     /// How they are passed on to the leader; none for what every server answers by itself.
     pub of_leader: Option<OfLeader>,
 }
@@ -72,7 +74,9 @@ pub fn router_with(api: Api, beside: Beside, access: Access, end: CancellationTo
         ca: access.ca(),
     };
     let of_leader = |how| middleware::from_fn_with_state((context.clone(), how), forward::route);
-    let guarded = |rights| middleware::from_fn_with_state((access.clone(), rights), guard);
+    let guarded_within =
+        |rights, reach| middleware::from_fn_with_state((access.clone(), rights, reach), guard);
+    let guarded = |rights| guarded_within(rights, Reach::Whole);
     let internal = internal::routes().merge(internal::leader_routes().layer(of_leader(OfLeader::PLAIN)));
     let mut routes = with_methods(internal).layer(guarded(Rights::Members));
     for group in groups() {
@@ -80,7 +84,7 @@ pub fn router_with(api: Api, beside: Beside, access: Access, end: CancellationTo
         if let Some(how) = group.of_leader {
             alike = alike.layer(of_leader(how));
         }
-        routes = routes.merge(with_methods(alike).layer(guarded(group.rights)));
+        routes = routes.merge(with_methods(alike).layer(guarded_within(group.rights, group.reach)));
     }
     // Theirs would answer for what nobody has.
     let mut nodes = beside.nodes.reset_fallback();
@@ -121,47 +125,53 @@ pub(super) fn described() -> OpenApiRouter<Context> {
         .fold(all, |all, group| all.merge(group.routes))
 }
 
-/// All routes of the API, with who may call them and who answers.
+/// All routes of the API, with who may call them, what tokens for one deployment get of them, and who answers.
 pub(super) fn groups() -> Vec<RouteGroup> {
-    let group = |routes, rights, of_leader| RouteGroup {
+    let group = |routes, rights, reach, of_leader| RouteGroup {
         routes,
         rights,
+        reach,
         of_leader,
     };
     let one = OpenApiRouter::new;
+    let (here, leader, with_past) = (None, Some(OfLeader::PLAIN), Some(OfLeader::WITH_PAST));
+    let commands = one()
+        .routes(routes!(exec::exec))
+        .routes(routes!(net_check::net_check));
+    let events = one().routes(routes!(events::follow));
+    let plan = one().routes(routes!(plan::plan));
+    let backup = one().routes(routes!(cluster::backup));
+    let past_difference = one().routes(routes!(past::difference));
+    let progress = one().routes(routes!(progress::follow));
+    let hook = one().routes(routes!(sources::hook));
     vec![
-        group(open(), Rights::Anybody, None),
+        group(open(), Rights::Anybody, Reach::Open, here),
         // It looks itself whether the caller knows the source's secret.
+        group(hook, Rights::Anybody, Reach::Open, leader),
         group(
-            one().routes(routes!(sources::hook)),
-            Rights::Anybody,
-            Some(OfLeader::PLAIN),
-        ),
-        group(answered_here(), Rights::Users, None),
-        group(one().routes(routes!(events::follow)), Rights::Events, None),
-        group(one().routes(routes!(exec::exec)), Rights::Commands, None),
-        group(
-            one().routes(routes!(net_check::net_check)),
-            Rights::Commands,
-            None,
-        ),
-        group(answered_by_leader(), Rights::Users, Some(OfLeader::PLAIN)),
-        group(
-            one().routes(routes!(plan::plan)),
-            Rights::Readers,
-            Some(OfLeader::PLAIN),
-        ),
-        group(
-            one().routes(routes!(cluster::backup)),
-            Rights::Admins,
-            Some(OfLeader::PLAIN),
-        ),
-        // What the leader goes on to tell.
-        group(
-            one().routes(routes!(progress::follow)),
+            one().routes(routes!(openapi::describe)),
             Rights::Users,
-            Some(OfLeader::FOLLOWS),
+            Reach::Open,
+            here,
         ),
+        group(answered_here(), Rights::Users, Reach::Whole, here),
+        group(
+            one().routes(routes!(logs::stream)),
+            Rights::Users,
+            Reach::Judged,
+            here,
+        ),
+        group(events, Rights::Events, Reach::Judged, here),
+        group(commands, Rights::Commands, Reach::Whole, here),
+        group(of_cluster(), Rights::Users, Reach::Whole, leader),
+        group(of_one_named(), Rights::Users, Reach::Named, with_past),
+        group(of_one_judged(), Rights::Users, Reach::Judged, with_past),
+        group(past_window(), Rights::Users, Reach::Open, here),
+        group(past_difference, Rights::Users, Reach::Judged, here),
+        group(plan, Rights::Readers, Reach::Judged, leader),
+        group(backup, Rights::Admins, Reach::Whole, leader),
+        // What the leader goes on to tell.
+        group(progress, Rights::Users, Reach::Named, Some(OfLeader::FOLLOWS)),
     ]
 }
 
@@ -171,14 +181,12 @@ fn open() -> OpenApiRouter<Context> {
         .routes(routes!(health::ready))
 }
 
-/// What every server answers for itself. Logs and images come from nodes, through this server's own door to them; events
-/// and the status are told as this server knows them, also where there is no leader.
+/// What every server answers for itself. Images come from nodes, as logs do, through this server's own door to them; the
+/// status is told as this server knows it, as events are, also where there is no leader.
 fn answered_here() -> OpenApiRouter<Context> {
     OpenApiRouter::new()
-        .routes(routes!(openapi::describe))
         .routes(routes!(metrics::metrics))
         .routes(routes!(cluster::show))
-        .routes(routes!(logs::stream))
         .routes(routes!(images::list, images::remove))
         .routes(routes!(images::pull))
         .routes(routes!(images::import))
@@ -186,7 +194,7 @@ fn answered_here() -> OpenApiRouter<Context> {
 }
 
 /// What the leader answers, whoever is asked: reads that see every acknowledged write, and all that goes into the log.
-fn answered_by_leader() -> OpenApiRouter<Context> {
+fn of_cluster() -> OpenApiRouter<Context> {
     OpenApiRouter::new()
         .routes(routes!(cluster::add))
         .routes(routes!(cluster::remove))
@@ -196,20 +204,12 @@ fn answered_by_leader() -> OpenApiRouter<Context> {
         .routes(routes!(nodes::drain))
         .routes(routes!(nodes::undrain))
         .routes(routes!(nodes::label))
-        .routes(routes!(deployments::list, deploy::deploy))
-        .routes(routes!(deployments::show, deployments::remove))
-        .routes(routes!(deployments::scale))
-        .routes(routes!(deployments::restart))
+        .routes(routes!(deployments::remove))
         .routes(routes!(deployments::stop))
         .routes(routes!(deployments::start))
-        .routes(routes!(deployments::rollback))
-        .routes(routes!(rollouts::list))
         .routes(routes!(rollouts::steer))
-        .routes(routes!(deployments::history))
         .routes(routes!(crons::list))
         .routes(routes!(crons::start))
-        .routes(routes!(deployments::explain))
-        .routes(routes!(replicas::list))
         .routes(routes!(secrets::list))
         .routes(routes!(secrets::set, secrets::remove))
         .routes(routes!(sources::list))
@@ -220,6 +220,32 @@ fn answered_by_leader() -> OpenApiRouter<Context> {
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(worker_tokens::create))
         .routes(routes!(tokens::revoke))
+}
+
+/// The same about the deployment that the path names: what a build server does with its own.
+fn of_one_named() -> OpenApiRouter<Context> {
+    OpenApiRouter::new()
+        .routes(routes!(deployments::show))
+        .routes(routes!(deployments::scale))
+        .routes(routes!(deployments::restart))
+        .routes(routes!(deployments::rollback))
+        .routes(routes!(deployments::history))
+        .routes(routes!(deployments::explain))
+}
+
+/// How far back this server can tell what was.
+fn past_window() -> OpenApiRouter<Context> {
+    OpenApiRouter::new()
+        .routes(routes!(past::show))
+        .routes(routes!(past::at))
+}
+
+/// The same where the deployment stands in the query or in the file, or where all are listed.
+fn of_one_judged() -> OpenApiRouter<Context> {
+    OpenApiRouter::new()
+        .routes(routes!(deployments::list, deploy::deploy))
+        .routes(routes!(rollouts::list))
+        .routes(routes!(replicas::list))
 }
 
 async fn no_worker_tier() -> ApiProblem {
@@ -268,7 +294,7 @@ fn node_verdict(response: &Response) -> Verdict {
 
 /// Lets a request in, and turns a bug into an answer instead of a broken connection.
 async fn guard(
-    State((access, rights)): State<(Access, Rights)>,
+    State((access, rights, reach)): State<(Access, Rights, Reach)>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -282,6 +308,11 @@ async fn guard(
             return refusal(problem);
         }
     };
+    let scope = access.scope(&principal);
+    if let Err(problem) = reach.check(&scope, &mut request).await {
+        return problem.into_response();
+    }
+    request.extensions_mut().insert(scope);
     if let Err(problem) = body::check_kind(&request) {
         return problem.into_response();
     }

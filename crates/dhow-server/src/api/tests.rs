@@ -12,6 +12,7 @@ mod listing;
 mod nodes;
 mod old_state;
 mod progress;
+mod roles;
 mod serving;
 mod streams;
 pub(crate) mod support;

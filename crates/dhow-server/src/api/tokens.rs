@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use dhow_core::command::{ClusterCommand, Command};
+use dhow_core::ids::DeploymentName;
 use dhow_core::state::{ApiRole, ApiToken};
 use dhow_wire::AccessToken;
 use dhow_wire::api::{
@@ -13,6 +14,7 @@ use dhow_wire::api::{
 
 use super::caller::Caller;
 use super::context::Context;
+use super::deployments::checked;
 use super::extract::{self, Path};
 use super::limits::TOKEN_TTL_SECS_MAX;
 use super::problem::{Answer, ApiProblem};
@@ -28,7 +30,9 @@ pub(super) async fn list(State(context): State<Context>) -> Json<Vec<TokenInfo>>
         role: match token.role {
             ApiRole::Admin => TokenKind::Admin,
             ApiRole::Read => TokenKind::Read,
+            ApiRole::Deploy(_) => TokenKind::Deploy,
         },
+        deployment: token.role.deployment().map(ToString::to_string),
         created_unix_secs: Some(token.created_unix_secs),
         expires_unix_secs: token.expires_unix_secs,
         expired: token.is_expired(now),
@@ -54,13 +58,9 @@ pub(super) async fn create(
     let now = context.wall_unix_secs();
     let request = caller.request_id(&bytes);
     let token = draw(&context, request.as_ref());
-    let role = match value.role {
-        TokenRole::Admin => ApiRole::Admin,
-        TokenRole::Read => ApiRole::Read,
-    };
     let kept = ApiToken {
         hash: token.secret_hash(),
-        role,
+        role: role(&value)?,
         name: name(&value)?,
         created_unix_secs: now,
         expires_unix_secs: end(now, value.ttl_secs)?,
@@ -127,11 +127,26 @@ fn draw(context: &Context, request: Option<&dhow_core::command::RequestId>) -> A
     AccessToken::new([a, b, c, d, e, f, g, h], secret, context.ca)
 }
 
+fn role(asked: &TokenCreateRequest) -> Answer<ApiRole> {
+    match (asked.role, asked.deployment.as_deref()) {
+        (TokenRole::Admin, None) => Ok(ApiRole::Admin),
+        (TokenRole::Read, None) => Ok(ApiRole::Read),
+        (TokenRole::Deploy, Some(name)) => Ok(ApiRole::Deploy(checked(DeploymentName::new(name))?)),
+        (TokenRole::Deploy, None) => Err(ApiProblem::invalid(
+            "a token of the role `deploy` is for one deployment: name it in `deployment`",
+        )),
+        (TokenRole::Admin | TokenRole::Read, Some(_)) => Err(ApiProblem::invalid(
+            "only a token of the role `deploy` is for one deployment: leave `deployment` out",
+        )),
+    }
+}
+
 fn name(asked: &TokenCreateRequest) -> Answer<Arc<str>> {
     let Some(name) = &asked.name else {
         return Ok(match asked.role {
             TokenRole::Admin => "admin".into(),
             TokenRole::Read => "read".into(),
+            TokenRole::Deploy => "deploy".into(),
         });
     };
     let fits = (1..=TOKEN_NAME_CHARS_MAX).contains(&name.len())

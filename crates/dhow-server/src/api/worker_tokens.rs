@@ -88,6 +88,7 @@ pub(super) fn info(nonce: &str, token: &Token, now_unix_secs: i64) -> TokenInfo 
         id: nonce.to_owned(),
         name: "worker".to_owned(),
         role: TokenKind::Worker,
+        deployment: None,
         created_unix_secs: None,
         expires_unix_secs: Some(token.expires_unix_secs),
         expired: now_unix_secs >= token.expires_unix_secs,

@@ -15,6 +15,8 @@ pub enum TokenRole {
     Admin,
     /// Only looks: `GET`.
     Read,
+    /// Deploys one deployment and looks at it.
+    Deploy,
 }
 
 /// Asks for a token.
@@ -22,6 +24,9 @@ pub enum TokenRole {
 #[serde(deny_unknown_fields)]
 pub struct TokenCreateRequest {
     pub role: TokenRole,
+    /// The deployment that a token of the role `deploy` is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<String>,
     /// Stands as the author of what is done with it: letters, digits and `._@-`. The role, where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._@-]*$", max_length = 63)]
@@ -97,6 +102,8 @@ pub struct WorkerCaRotated {
 pub enum TokenKind {
     Admin,
     Read,
+    /// One deployment is deployed with it.
+    Deploy,
     /// A worker joins with it.
     Worker,
 }
@@ -107,6 +114,9 @@ pub struct TokenInfo {
     pub id: String,
     pub name: String,
     pub role: TokenKind,
+    /// The one that it is for; left out where it is for the whole cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<String>,
     /// Left out for a worker's token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_unix_secs: Option<i64>,

@@ -13,6 +13,7 @@ use dhow_core::spec::check::{FieldPath, SpecFinding, label_finding, os_hint, quo
 use super::cluster_mode::{ClusterMode, WorkerTierRole};
 use super::effective::Draft;
 use super::network::MeshSetting;
+use super::past;
 use super::peer::StaticPeer;
 
 /// Everything that cannot work about a draft, wherever its values came from.
@@ -22,6 +23,7 @@ pub(super) fn check(draft: &Draft) -> Vec<SpecFinding> {
     super::sources::check(draft, &mut findings);
     super::acme::check(draft, &mut findings);
     worker_tier::check_renewal(draft, &mut findings);
+    past::check(&draft.past, &draft.cluster, &mut findings);
     check_reverse(draft, &mut findings);
     let at = FieldPath::of("cluster");
     match &draft.cluster {

@@ -12,6 +12,7 @@ use super::api_addr::ApiAddr;
 use super::cluster_mode::ClusterMode;
 use super::log::LogConfig;
 use super::network::{MeshAddr, MeshSetting, NetworkConfig};
+use super::past::PastConfig;
 use super::registries::RegistryConfig;
 use super::sources::SourceConfig;
 
@@ -48,6 +49,9 @@ pub struct DaemonConfig {
     pub registries: RegistryConfig,
     #[serde(skip_serializing_if = "NetworkConfig::is_default")]
     pub network: NetworkConfig,
+    /// How far back this server can tell what was.
+    #[serde(skip_serializing_if = "PastConfig::is_default")]
+    pub past: PastConfig,
     /// Where the cluster orders certificates; nowhere where it is not said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acme: Option<AcmeConfig>,

@@ -16,6 +16,7 @@ use super::cluster_mode::ClusterMode;
 use super::daemon_config::{DaemonConfig, NodeResources};
 use super::log::{LogConfig, LogFormat, LogLevel};
 use super::network::NetworkConfig;
+use super::past::PastConfig;
 use super::read::{self, ConfigFile};
 use super::registries::RegistryConfig;
 use super::setting::Setting;
@@ -53,6 +54,7 @@ pub(super) struct Draft {
     pub registries: RegistryConfig,
     pub renew_expired_for: Option<Duration>,
     pub network: NetworkConfig,
+    pub past: PastConfig,
     pub acme: Option<AcmeConfig>,
     pub trusted_keys: Vec<String>,
     pub sources: Vec<SourceDraft>,
@@ -89,6 +91,7 @@ impl Draft {
             registries: self.registries,
             renew_expired_for: self.renew_expired_for,
             network: self.network,
+            past: self.past,
             acme: self.acme,
             sources: self
                 .sources
@@ -256,6 +259,7 @@ impl Given {
             registries: file.registries,
             renew_expired_for: file.renew_expired_for,
             network: file.network,
+            past: file.past,
             acme: file.acme,
         }
     }

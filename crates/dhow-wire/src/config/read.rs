@@ -14,6 +14,7 @@ use super::daemon_config::NodeResources;
 use super::log::{LogFormat, LogLevel};
 use super::modes;
 use super::network::{self, NetworkConfig};
+use super::past::{self, PastConfig};
 use super::registries::{self, RegistryConfig};
 use super::sources::{self, SourceDraft};
 use super::values::{self, Wrong};
@@ -39,6 +40,7 @@ pub(super) struct ConfigFile {
     pub registries: RegistryConfig,
     pub renew_expired_for: Option<Duration>,
     pub network: NetworkConfig,
+    pub past: PastConfig,
     pub acme: Option<AcmeConfig>,
 }
 
@@ -97,6 +99,7 @@ pub(super) fn file(decoder: &mut Decoder, root: &Node) -> Option<ConfigFile> {
             .unwrap_or_default(),
         renew_expired_for: fields.optional("renew_expired_for", whole_seconds),
         network: fields.optional("network", network::read).unwrap_or_default(),
+        past: fields.optional("past", past::read).unwrap_or_default(),
         acme: fields.optional("acme", acme::read),
     };
     if let Some((level, format)) = fields.optional("log", log) {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::api::PastWindow;
 use crate::config::ClusterMode;
 
 /// The cluster as one of its nodes sees it.
@@ -27,6 +28,9 @@ pub struct ClusterStatus {
     /// What this mode cannot promise, and what is wrong at the moment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
+    /// How far back the node that answers can tell what was, and what that costs; left out where it keeps no past.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub past: Option<PastWindow>,
 }
 
 /// A server, as the node that answers knows it.

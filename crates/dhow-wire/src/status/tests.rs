@@ -8,6 +8,7 @@ use dhow_core::time::ClusterTime;
 use proptest::prelude::*;
 
 use super::*;
+use crate::api::{PastGap, PastWindow};
 use crate::problem::{Problem, ProblemCode};
 use crate::stabilization::ServiceHealthSummary;
 use crate::stabilization::{StabilizationOutcome, StabilizationResult};
@@ -197,6 +198,7 @@ fn clusters() {
         state_hash: None,
         members: Vec::new(),
         notices: Vec::new(),
+        past: None,
     };
     check_golden(
         &status,
@@ -288,6 +290,11 @@ proptest! {
         check_round_trip(&ClusterStatus {
             mode: ClusterModeName::WorkerTier, cluster_id: role.clone(), node_id: revision, leader_id: node_id,
             term: revision, revision, nodes: replica, notices: vec![role.clone()], state_hash: message.clone(),
+            past: healthy.then(|| PastWindow {
+                first_revision: node_id, first_unix_ms: started, last_revision: node_id, bytes: revision,
+                bytes_max: revision, window_secs: revision, problem: message.clone(),
+                gaps: vec![PastGap { from_revision: revision, to_revision: revision }],
+            }),
             members: vec![ClusterMember {
                 node_id: revision, api_addr: role.clone(), raft_addr: message.clone(), voter: healthy, reachable: healthy,
             }],

@@ -34,6 +34,7 @@ const ALL: &[Examples] = &[
         &[
             ("dhow status", "all deployments"),
             ("dhow status shop", "its services"),
+            ("dhow status shop --at 14:03", "as it was then"),
         ],
     ),
     (
@@ -42,6 +43,21 @@ const ALL: &[Examples] = &[
             ("dhow ps shop", ""),
             ("dhow ps --usage", "with CPU and memory"),
             ("dhow ps shop --all", "also what has ended"),
+            ("dhow ps shop --at 2h", "as it was two hours ago"),
+        ],
+    ),
+    (
+        &["diff"],
+        &[
+            ("dhow diff --from 2h", "since two hours ago"),
+            ("dhow diff shop --from 1204 --to 2026-11-19T14:03", ""),
+        ],
+    ),
+    (
+        &["debug", "replay"],
+        &[
+            ("dhow debug replay /var/lib/dhow", "what this server has kept"),
+            ("dhow debug replay /tmp/past --until 1204 --verbose", ""),
         ],
     ),
     (
@@ -280,6 +296,10 @@ const ALL: &[Examples] = &[
         &[
             ("dhow token create --role admin --name ci --ttl 12h", ""),
             ("dhow token create --role read", "sees, changes nothing"),
+            (
+                "dhow token create --role deploy --deployment shop",
+                "for a build server",
+            ),
         ],
     ),
     (

@@ -77,6 +77,10 @@ impl ClientError {
         }
     }
 
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Problem(problem) if problem.status == 403)
+    }
+
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Problem(problem) if problem.status == 404)
     }

@@ -5,9 +5,10 @@ mod members;
 mod offline;
 
 use clap::Subcommand;
+use dhow_cli::human::{bytes, time};
 use dhow_server::net::keys::ClusterKey;
 use dhow_wire::ClusterStatus;
-use dhow_wire::api::WorkerCaRotated;
+use dhow_wire::api::{PastWindow, WorkerCaRotated};
 
 use crate::client::{Client, Request};
 use crate::exit::Exit;
@@ -119,6 +120,9 @@ async fn status(client: &Client, json: bool) -> anyhow::Result<Exit> {
         status.revision,
         status.nodes
     ))?;
+    if let Some(past) = &status.past {
+        output::data(&format!("past:      {}\n", past_line(past)))?;
+    }
     if !status.members.is_empty() {
         let mut table = Table::new(&["SERVER", "VOTE", "REACHABLE", "API", "RAFT"]);
         for member in &status.members {
@@ -136,4 +140,25 @@ async fn status(client: &Client, json: bool) -> anyhow::Result<Exit> {
         output::note(notice);
     }
     Ok(Exit::Done)
+}
+
+/// How far back the node that answers can tell what was, and what that costs.
+fn past_line(past: &PastWindow) -> String {
+    let cost = format!("{} of {}", bytes(past.bytes), bytes(past.bytes_max));
+    let (Some(first), Some(last)) = (past.first_revision, past.last_revision) else {
+        return format!("nothing yet, {cost}");
+    };
+    let since = past.first_unix_ms.map_or_else(String::new, |ms| {
+        format!(", since {}", time(ms.saturating_mul(1_000)))
+    });
+    let gaps = past
+        .gaps
+        .iter()
+        .map(|gap| format!("; without {} to {}", gap.from_revision, gap.to_revision));
+    let gaps: String = gaps.collect();
+    let problem = past
+        .problem
+        .as_ref()
+        .map_or_else(String::new, |why| format!("; not written for now: {why}"));
+    format!("revisions {first} to {last}{since}, {cost}{gaps}{problem}")
 }

@@ -2,20 +2,37 @@
 
 use std::io::IsTerminal;
 
-pub use dhow_cli::ps::Args;
 use dhow_cli::ps::{self, Columns};
 use dhow_wire::{ProblemCode, ReplicaStatus};
 
+use super::at::{self, AtArg};
 use crate::client::{Client, ClientError, Request};
 use crate::exit::Exit;
 use crate::output;
 
+/// What is shown, and of when.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    shown: ps::Args,
+
+    #[command(flatten)]
+    at: AtArg,
+}
+
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
+    if args.at.at.is_some() && (args.shown.live || args.shown.usage) {
+        output::failure("what nodes say and use is not kept: leave --live and --usage out, or --at");
+        return Ok(Exit::BadInput);
+    }
+    let moment = at::announced(client, &args.at).await?;
+    let args = &args.shown;
     let request = |consistency: Option<&str>| {
         Request::get(&["replicas"])
             .query_if("deployment", args.deployment.as_ref())
             .query_if("all", args.all.then_some(true))
             .query_if("live", args.live.then_some(true))
+            .query_if("at", moment.map(|moment| moment.revision))
             .query_if("consistency", consistency)
     };
     let answer = match args.live {
@@ -41,6 +58,9 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         live: args.live,
         whole: !std::io::stdout().is_terminal(),
     };
-    output::show(&ps::shown(&replicas, columns, output::now_unix_secs()))?;
+    // Ages are those of that moment.
+    let then = moment.and_then(|moment| moment.unix_ms);
+    let now = then.map_or_else(output::now_unix_secs, |ms| ms.div_euclid(1_000));
+    output::show(&ps::shown(&replicas, columns, now))?;
     Ok(Exit::Done)
 }

@@ -1,26 +1,42 @@
 //! `dhow status [DEPLOYMENT]`: services with running and desired, health, endpoints.
 
 use dhow_cli::status;
-pub use dhow_cli::status::Args;
 use dhow_core::ids::DeploymentName;
 use dhow_wire::{DeploymentStatus, ServedEndpoint};
 
+use super::at::{self, AtArg};
 use super::wait::viewpoint;
 use crate::client::{Client, Request};
 use crate::exit::Exit;
 use crate::output;
 
+/// What is shown, and of when.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    shown: status::Args,
+
+    #[command(flatten)]
+    at: AtArg,
+}
+
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
-    match &args.deployment {
-        Some(name) => one(args, client, name).await,
-        None => all(args, client).await,
+    let moment = at::announced(client, &args.at).await?;
+    let revision = moment.map(|moment| moment.revision);
+    match &args.shown.deployment {
+        Some(name) => one(&args.shown, client, name, revision).await,
+        None => all(&args.shown, client, revision).await,
     }
 }
 
-async fn one(args: &Args, client: &Client, name: &DeploymentName) -> anyhow::Result<Exit> {
-    let value = client
-        .fetch(Request::get(&["deployments", name.as_str()]))
-        .await?;
+async fn one(
+    args: &status::Args,
+    client: &Client,
+    name: &DeploymentName,
+    at: Option<u64>,
+) -> anyhow::Result<Exit> {
+    let path = ["deployments", name.as_str()];
+    let value = client.fetch(Request::get(&path).query_if("at", at)).await?;
     if args.json {
         output::json(&value)?;
         return Ok(Exit::Done);
@@ -31,8 +47,9 @@ async fn one(args: &Args, client: &Client, name: &DeploymentName) -> anyhow::Res
     Ok(Exit::Done)
 }
 
-async fn all(args: &Args, client: &Client) -> anyhow::Result<Exit> {
-    let value = client.fetch(Request::get(&["deployments"])).await?;
+async fn all(args: &status::Args, client: &Client, at: Option<u64>) -> anyhow::Result<Exit> {
+    let request = Request::get(&["deployments"]).query_if("at", at);
+    let value = client.fetch(request).await?;
     if args.json {
         output::json(&value)?;
         return Ok(Exit::Done);

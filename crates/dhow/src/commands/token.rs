@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Subcommand, ValueEnum};
-use dhow_core::ids::NodeId;
+use dhow_core::ids::{DeploymentName, NodeId};
 use dhow_core::spec::TimeSpan;
 use dhow_wire::api::{TokenCreateRequest, TokenCreated, TokenInfo, TokenRole, WorkerTokenCreateRequest};
 
@@ -30,6 +30,10 @@ enum Command {
         /// What its bearer may do
         #[arg(long, value_name = "ROLE")]
         role: Role,
+
+        /// The deployment that a token of the role `deploy` is for: it deploys it and looks at it, and knows of nothing else
+        #[arg(long, value_name = "NAME", required_if_eq("role", "deploy"))]
+        deployment: Option<DeploymentName>,
 
         /// Stands as the author of what is done with it
         #[arg(long, value_name = "NAME")]
@@ -84,11 +88,31 @@ enum Role {
     Admin,
     /// Look, and change nothing
     Read,
+    /// Deploy one deployment and look at it, as a build server does
+    Deploy,
 }
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     match &args.command {
-        Command::Create { role, name, ttl } => create(client, *role, name.clone(), *ttl).await,
+        Command::Create {
+            role,
+            deployment,
+            name,
+            ttl,
+        } => {
+            let role = match role {
+                Role::Admin => TokenRole::Admin,
+                Role::Read => TokenRole::Read,
+                Role::Deploy => TokenRole::Deploy,
+            };
+            let asked = TokenCreateRequest {
+                role,
+                deployment: deployment.as_ref().map(ToString::to_string),
+                name: name.clone(),
+                ttl_secs: ttl.map(|ttl| ttl.to_std().as_secs()),
+            };
+            create(client, asked).await
+        }
         Command::CreateWorker {
             ttl,
             uses,
@@ -114,22 +138,12 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     }
 }
 
-async fn create(
-    client: &Client,
-    role: Role,
-    name: Option<String>,
-    ttl: Option<TimeSpan>,
-) -> anyhow::Result<Exit> {
-    let ttl_secs = ttl.map(|ttl| ttl.to_std().as_secs());
-    if ttl_secs == Some(0) {
+async fn create(client: &Client, asked: TokenCreateRequest) -> anyhow::Result<Exit> {
+    if asked.ttl_secs == Some(0) {
         output::failure("a token that is good for less than a second is of no use: give --ttl more");
         return Ok(Exit::BadInput);
     }
-    let role = match role {
-        Role::Admin => TokenRole::Admin,
-        Role::Read => TokenRole::Read,
-    };
-    let asked = serde_json::to_value(TokenCreateRequest { role, name, ttl_secs })?;
+    let asked = serde_json::to_value(asked)?;
     let created: TokenCreated = client.fetch_as(Request::post(&["tokens"]).json(asked)).await?;
     output::data(&format!("{}\n", created.token))?;
     output::note(&format!("token {} is made; it is not shown again", created.id));
@@ -180,7 +194,10 @@ async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
         [
             token.id.clone(),
             token.name.clone(),
-            word(&token.role),
+            match &token.deployment {
+                Some(deployment) => format!("{} {deployment}", word(&token.role)),
+                None => word(&token.role),
+            },
             token
                 .created_unix_secs
                 .map_or_else(String::new, |made| output::age(made, now)),

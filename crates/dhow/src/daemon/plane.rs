@@ -9,6 +9,7 @@ use dhow_server::clock::Clock;
 use dhow_server::net::peer_http::PeerHttp;
 use dhow_server::net::refused_log::RefusedLog;
 use dhow_server::plane::cluster::Cluster;
+use dhow_server::plane::past::{PAST_DIR, PastOptions};
 use dhow_server::plane::runtime::{InputSender, ManifestSources, RuntimeHandle, RuntimeOptions, RuntimeView};
 use dhow_server::plane::secrets::SecretBox;
 use dhow_wire::DaemonConfig;
@@ -26,6 +27,20 @@ pub fn with_sources(
             ManifestSources::new(&config.sources, Some(super::file_policy(config)))
                 .with_secrets(Arc::clone(secrets)),
         ),
+        ..options
+    }
+}
+
+/// The runtime's options with the past as the configuration wants it.
+pub fn with_past(config: &DaemonConfig, options: RuntimeOptions) -> RuntimeOptions {
+    let window_ms = i64::try_from(config.past.window.as_millis()).unwrap_or(i64::MAX);
+    let past = PastOptions {
+        window_ms,
+        bytes_max: config.past.max_size.0,
+        ..PastOptions::new(config.data_dir.join(PAST_DIR))
+    };
+    RuntimeOptions {
+        past: (window_ms > 0).then_some(past),
         ..options
     }
 }

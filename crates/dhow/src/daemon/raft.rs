@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 
 use super::node_info::node_info;
 use super::own_session;
-use super::plane::{Plane, with_sources};
+use super::plane::{Plane, with_past, with_sources};
 use super::security::Security;
 use super::tier::{self, Tier};
 
@@ -192,7 +192,7 @@ impl Server {
         let listening = listening.context("the other servers cannot be listened to")?;
         let cancel = CancellationToken::new();
         let secrets = Arc::new(SecretBox::from_cluster_key(&security.key));
-        let options = with_sources(config, opened.options, &secrets);
+        let options = with_past(config, with_sources(config, opened.options, &secrets));
         let runtime = runtime::spawn_with(cancel.clone(), opened.state, clock, options);
         let cluster = Arc::new(RaftCluster {
             mode: (&config.cluster).into(),

@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 
 use super::node_info::node_info;
 use super::own_session::{self, Pipe};
-use super::plane::{Plane, with_sources};
+use super::plane::{Plane, with_past, with_sources};
 
 /// The one node of a single-node cluster.
 const NODE: NodeId = NodeId(1);
@@ -50,7 +50,7 @@ pub async fn start(
     let cancel = CancellationToken::new();
     let clock: Arc<dyn Clock> = clock;
     let secrets = Arc::new(SecretBox::open(&config.data_dir.join("cluster"))?);
-    let options = with_sources(config, opened.options, &secrets);
+    let options = with_past(config, with_sources(config, opened.options, &secrets));
     let runtime = runtime::spawn_with(cancel.clone(), opened.state, Arc::clone(&clock), options);
     let (input, view) = (runtime.input(), runtime.view());
     lead(&view).await?;

@@ -33,6 +33,7 @@ mod network;
 mod nothing_fails;
 mod older_data;
 mod page;
+mod past;
 mod raft;
 mod remote;
 mod rollouts;

@@ -83,7 +83,7 @@ impl Principal {
         match self {
             Self::Token { role, .. } => match role {
                 ApiRole::Read => true,
-                ApiRole::Admin => false,
+                ApiRole::Admin | ApiRole::Deploy(_) => false,
             },
             Self::User { .. }
             | Self::Member(_)

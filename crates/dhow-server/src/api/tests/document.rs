@@ -30,6 +30,9 @@ GET /api/v1/logs
 GET /api/v1/nodes
 GET /api/v1/nodes/{id}
 GET /api/v1/openapi.json
+GET /api/v1/past
+GET /api/v1/past/at
+GET /api/v1/past/difference
 GET /api/v1/replicas
 GET /api/v1/rollouts
 GET /api/v1/secrets
@@ -47,6 +50,8 @@ POST /api/v1/deployments/{name}/rollback
 POST /api/v1/deployments/{name}/rollout
 POST /api/v1/deployments/{name}/runs
 POST /api/v1/deployments/{name}/scale
+POST /api/v1/deployments/{name}/start
+POST /api/v1/deployments/{name}/stop
 POST /api/v1/images/import
 POST /api/v1/images/prune
 POST /api/v1/images/pull

@@ -38,6 +38,7 @@ async fn a_token_is_made_listed_and_revoked() {
         id: created.id.clone(),
         name: "ci".into(),
         role: TokenKind::Read,
+        deployment: None,
         created_unix_secs: Some(WALL_UNIX_SECS),
         expires_unix_secs: Some(WALL_UNIX_SECS + 3_600),
         expired: false,
@@ -128,6 +129,9 @@ async fn what_makes_no_token_is_refused() {
         r#"{"role":"read","ttl_secs":0}"#,
         r#"{"role":"read","ttl_secs":3153600001}"#,
         r#"{"role":"read","ttl":5}"#,
+        r#"{"role":"deploy"}"#,
+        r#"{"role":"deploy","deployment":"Not A Name"}"#,
+        r#"{"role":"read","deployment":"shop"}"#,
         &long,
     ] {
         create(&world, body, None).await.problem(422);

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use id::{BadEventId, EventId};
 pub use kind::EventKind;
 pub use recorder::EventRecorder;
+pub use recorder::differences;
 pub(super) use recorder::installed;
 
 /// What happened, and to whom. Short names, because the file holds 200,000 of them.

@@ -106,6 +106,14 @@ pub const SNAPSHOT_ENTRIES: u64 = 10_000;
 /// Bytes of applied entries after which a snapshot is made: four segments of the log.
 pub const SNAPSHOT_LOG_BYTES: u64 = 64 * 1024 * 1024;
 
+/// How long the writer of the past rests after it has written: entries of that time are one frame, and a question about the
+/// newest revision has it write at once.
+pub const PAST_PAUSE_MS: u64 = 500;
+/// How often it looks where nothing happens.
+pub const PAST_TICK_MS: u64 = 5_000;
+/// How often it makes durable what it has written. What a power cut takes is read from the log again.
+pub const PAST_SYNC_MS: u64 = 15_000;
+
 /// How often the directory of manifests is looked at.
 pub const MANIFEST_POLL_MS: u64 = 5_000;
 

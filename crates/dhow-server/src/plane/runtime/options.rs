@@ -15,6 +15,7 @@ use super::limits::{
 use super::manifest_poll::ManifestSources;
 use crate::plane::log::store::LogPosition;
 use crate::plane::log::{Log, LogEvent};
+use crate::plane::past::PastOptions;
 use crate::plane::storage::Storage;
 
 /// Makes a plan; [`plan_next`] everywhere but in tests.
@@ -64,6 +65,8 @@ pub struct RuntimeOptions {
     pub snapshots: SnapshotPolicy,
     /// Whether what is written can be kept.
     pub storage: Storage,
+    /// Where the past is kept; it is not where nothing is said, or where there is no log to read it from.
+    pub past: Option<PastOptions>,
 }
 
 impl Default for RuntimeOptions {
@@ -79,6 +82,7 @@ impl Default for RuntimeOptions {
             directory_quiet_ms: DIRECTORY_QUIET_MS,
             snapshots: SnapshotPolicy::default(),
             storage: Storage::default(),
+            past: None,
         }
     }
 }

@@ -47,6 +47,7 @@ pub enum TaskName {
     EventLogWriter,
     PlanTick,
     ManifestPoll,
+    PastWriter,
 }
 
 impl std::fmt::Display for TaskName {
@@ -58,6 +59,7 @@ impl std::fmt::Display for TaskName {
             Self::EventLogWriter => "event log writer",
             Self::PlanTick => "plan tick",
             Self::ManifestPoll => "manifest poll",
+            Self::PastWriter => "writer of the past",
         })
     }
 }

@@ -17,6 +17,7 @@ use super::limits::{EFFECT_BATCHES_MAX, INBOX_MAX};
 use super::log_hold::LogHold;
 use super::manifest_poll::ManifestPoll;
 use super::options::{RuntimeLog, RuntimeOptions};
+use super::past_writer::PastWriter;
 use super::reducer::{Channels, Parts, Reducer};
 use super::shutdown::{RuntimeTask, ShutdownSender, ShutdownToken, TaskName};
 use super::view::{Events, Publisher};
@@ -25,6 +26,7 @@ use super::wakeups::NodeWakeups;
 use super::{applier, plan_tick};
 use crate::clock::Clock;
 use crate::plane::log::store::LogPosition;
+use crate::plane::past::Past;
 
 /// Starts a runtime that keeps nothing on disk. Must be called inside a tokio runtime.
 pub fn spawn(cancel: CancellationToken, state: State, clock: Arc<dyn Clock>) -> RuntimeHandle {
@@ -61,6 +63,18 @@ pub fn spawn_with(
         options.storage.clone(),
         directories,
     );
+    let past = options.past.filter(|_| keeps_log).map(Past::new);
+    let view = view.with_past(past.clone());
+    if let Some(past) = past {
+        let (states, log, clock) = (publisher.states(), Arc::downgrade(&log.log), Arc::clone(&clock));
+        let writer = PastWriter {
+            past,
+            states,
+            log,
+            clock,
+        };
+        tasks.start(TaskName::PastWriter, |token| writer.run(token));
+    }
     tasks.start(TaskName::Applier, |token| {
         applier::run(effects_receiver, wakeups, touched, token)
     });

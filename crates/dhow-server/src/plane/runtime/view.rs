@@ -17,6 +17,7 @@ use super::observed::Observed;
 use super::reducer::told;
 use super::wakeups::NodeWakeups;
 use crate::plane::log::{Leadership, Log};
+use crate::plane::past::{Moment, Past, PastError, When};
 use crate::plane::storage::Storage;
 
 /// A reader's handle; cheap to clone.
@@ -35,6 +36,7 @@ pub struct RuntimeView {
     sources: Arc<ManifestSources>,
     storage: Storage,
     directories: Directories,
+    past: Option<Past>,
 }
 
 /// Where events are read.
@@ -107,6 +109,7 @@ impl Publisher {
             sources,
             storage,
             directories,
+            past: None,
         }
     }
 
@@ -148,6 +151,38 @@ impl Publisher {
 }
 
 impl RuntimeView {
+    pub(super) fn with_past(self, past: Option<Past>) -> Self {
+        Self { past, ..self }
+    }
+
+    /// The past of this server, where it keeps one.
+    pub fn past(&self) -> Option<&Past> {
+        self.past.as_ref()
+    }
+
+    /// The cluster as it was at a moment. What this server has applied by now and the past does not have yet is written
+    /// first.
+    pub async fn at(&self, past: &Past, when: When, now_unix_ms: i64) -> Result<Arc<Moment>, PastError> {
+        let state = self.state();
+        let lags = past.index().last().is_none_or(|last| last < state.revision);
+        let may_need_more = match when {
+            When::Revision(revision) => past.index().last().is_none_or(|last| last < revision),
+            When::UnixMs(_) => true,
+        };
+        if lags && may_need_more {
+            let (past, log) = (past.clone(), self.log.clone());
+            let work = move || {
+                if let Some(log) = log.upgrade() {
+                    past.catch_up(log.as_ref(), &state, now_unix_ms);
+                }
+            };
+            tokio::task::spawn_blocking(work)
+                .await
+                .map_err(|_| PastError::CutOff)?;
+        }
+        past.at(when).await
+    }
+
     /// Whether what is written can be kept.
     pub fn storage(&self) -> &Storage {
         &self.storage

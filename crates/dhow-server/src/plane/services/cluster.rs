@@ -25,5 +25,6 @@ pub(super) fn status(state: &State, identity: ClusterIdentity, leadership: Leade
         state_hash: None,
         members: Vec::new(),
         notices: Vec::new(),
+        past: None,
     }
 }

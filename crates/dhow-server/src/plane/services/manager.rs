@@ -22,7 +22,9 @@ use super::select::NoSuchName;
 use super::{cluster, deployment, live, progress};
 use crate::clock::Clock;
 use crate::net::node_door::NodeDoor;
-use crate::plane::runtime::{ClusterTimer, RuntimeView};
+use crate::plane::log::Leadership;
+use crate::plane::past::Moment;
+use crate::plane::runtime::{ClusterTimer, Observed, RuntimeView};
 
 /// A node that has not said by then how far its pulls are is left out: the next look asks again.
 const PULLS_TIMEOUT: Duration = Duration::from_millis(400);
@@ -113,6 +115,24 @@ impl ServiceManager {
             now: self.now(&state),
             now_unix_ms: self.clock.wall_unix_ms(),
             began: self.began,
+        })
+    }
+
+    /// The same of a moment of the past. What nodes used, and how long their leases ran, is not kept.
+    pub(crate) fn listed_at<T>(moment: &Moment, show: impl FnOnce(&Listings<'_>) -> T) -> T {
+        let state = &moment.state;
+        show(&Listings {
+            state,
+            report: &moment.report,
+            observed: &Observed::default(),
+            leadership: Leadership {
+                term: state.term.0,
+                leader: None,
+                is_here: false,
+            },
+            now: state.time,
+            now_unix_ms: moment.unix_ms.unwrap_or(0),
+            began: state.time,
         })
     }
 

@@ -12,6 +12,7 @@ use dhow_server::plane::log::local;
 use dhow_server::plane::log::raft::{OfflineRaft, RaftPeerAddrs, SeedTerms, seed};
 use dhow_server::plane::log::recover_kept;
 use dhow_server::plane::log::store::StoreOptions;
+use dhow_server::plane::past::PAST_DIR;
 use dhow_wire::backup::read_backup;
 use dhow_wire::log_form::encode_snapshot;
 use dhow_wire::{ClusterMode, DaemonConfig, RaftPeer, Setting};
@@ -101,6 +102,7 @@ pub fn restore(args: &RestoreArgs) -> anyhow::Result<Exit> {
     begin_anew(&mut state);
     let _lock = DataDir::open(&config.data_dir, None)?;
     write(&config, &state, now_unix_secs)?;
+    put_past_aside(&config.data_dir, now_unix_secs)?;
     output::note(&format!(
         "{} begins at revision {} with {} deployments; start the daemon",
         config.data_dir.display(),
@@ -109,6 +111,21 @@ pub fn restore(args: &RestoreArgs) -> anyhow::Result<Exit> {
     ));
     tell_credentials(&state, now_unix_secs);
     Ok(Exit::Done)
+}
+
+/// The past of another beginning is not this one's: its revisions may mean something else.
+fn put_past_aside(data_dir: &Path, now_unix_secs: i64) -> anyhow::Result<()> {
+    let past = data_dir.join(PAST_DIR);
+    if !past.is_dir() {
+        return Ok(());
+    }
+    let aside = data_dir.join(format!("{PAST_DIR}.{now_unix_secs}"));
+    std::fs::rename(&past, &aside).with_context(|| format!("{} cannot be put aside", past.display()))?;
+    output::note(&format!(
+        "the past that was kept here is in {}; `dhow debug replay` reads it, and whoever needs it no more deletes it",
+        aside.display()
+    ));
+    Ok(())
 }
 
 /// A daemon reads the log of its own mode alone: the state of a cluster in the log of a single node would be lost on
@@ -173,9 +190,10 @@ fn tell_credentials(state: &State, now_unix_secs: i64) {
         );
     }
     for (id, token) in good {
-        let role = match token.role {
-            ApiRole::Admin => "admin",
-            ApiRole::Read => "read",
+        let role = match &token.role {
+            ApiRole::Admin => "admin".to_owned(),
+            ApiRole::Read => "read".to_owned(),
+            ApiRole::Deploy(deployment) => format!("deploy of {deployment}"),
         };
         let until = match token.expires_unix_secs {
             Some(end) => format!("until {end} (Unix seconds)"),
@@ -274,6 +292,7 @@ pub fn recover(args: &RecoverArgs) -> anyhow::Result<Exit> {
     encode_snapshot(&state, &mut snapshot)?;
     let others = peers.iter().map(|peer| peer.id);
     log.force_single(addrs(own), others, term.0, &mut snapshot.as_slice())?;
+    put_past_aside(&config.data_dir, now_unix_secs)?;
     output::note(&format!(
         "node {node_id} is the only server now: start its daemon, remove the nodes that are gone with `dhow node rm \
          --force`, and take new servers in with `dhow cluster add`"

@@ -32,7 +32,7 @@ pub struct Replica {
 }
 
 impl Replica {
-    fn of(value: &Value) -> Self {
+    pub fn of(value: &Value) -> Self {
         let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
         Self {
             id: text("id"),

@@ -58,26 +58,20 @@ impl Log for RaftLog {
 
     fn read(&self, from: u64, max_bytes: usize) -> Result<Vec<Entry>, StoreError> {
         let end = self.engine().applied().map_or(0, |at| at.index.saturating_add(1));
-        let stored = self
-            .engine()
-            .shared
-            .store
-            .with(|store| store.read(from..end.max(from), max_bytes))?;
-        let mut entries = Vec::new();
-        for entry in &stored {
-            let read = from_stored(entry).map_err(|error| StoreError::BadOptions {
-                why: format!("entry {} is not one of a raft log ({error})", entry.index),
-            })?;
-            if let EntryPayload::Normal(batch) = read.payload {
-                let LogPosition { index, term } = entry.position();
-                entries.extend(batch.commands.into_iter().map(|command| Entry {
-                    index,
-                    term,
-                    payload: command.0,
-                }));
+        let mut from = from;
+        loop {
+            let stored = self
+                .engine()
+                .shared
+                .store
+                .with(|store| store.read(from..end.max(from), max_bytes))?;
+            let entries = commands(&stored)?;
+            // Entries about members and beginnings of terms have no commands: what follows them may have some.
+            match stored.last() {
+                Some(last) if entries.is_empty() => from = last.index.saturating_add(1),
+                Some(_) | None => return Ok(entries),
             }
         }
-        Ok(entries)
     }
 
     fn newest_snapshot(&self) -> Result<Option<SnapshotReader>, StoreError> {
@@ -130,4 +124,23 @@ impl Log for RaftLog {
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.shutdown())
     }
+}
+
+/// The commands in entries of the log, each with the place of its entry.
+fn commands(stored: &[Entry]) -> Result<Vec<Entry>, StoreError> {
+    let mut entries = Vec::new();
+    for entry in stored {
+        let read = from_stored(entry).map_err(|error| StoreError::BadOptions {
+            why: format!("entry {} is not one of a raft log ({error})", entry.index),
+        })?;
+        if let EntryPayload::Normal(batch) = read.payload {
+            let LogPosition { index, term } = entry.position();
+            entries.extend(batch.commands.into_iter().map(|command| Entry {
+                index,
+                term,
+                payload: command.0,
+            }));
+        }
+    }
+    Ok(entries)
 }

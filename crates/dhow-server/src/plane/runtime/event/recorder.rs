@@ -226,6 +226,13 @@ pub(in crate::plane::runtime) fn installed(
     ((0u32..).zip(events).map(record).collect(), found.woken)
 }
 
+/// What differs between two states of one cluster, as events, and how many more there are than are told.
+pub fn differences(before: &State, after: &State) -> (Vec<Event>, usize) {
+    let mut found = Differences::default();
+    compare(before, after, &mut found);
+    (found.events, found.untold)
+}
+
 /// Listens to a comparison.
 #[derive(Default)]
 struct Differences {
