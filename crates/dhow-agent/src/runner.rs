@@ -18,8 +18,9 @@ use std::time::Duration;
 
 use dhow_core::ids::ReplicaName;
 use dhow_core::replica::{Exit, ReplicaEvent, ReplicaState};
-use dhow_core::spec::{Policy, TimeSpan};
-use dhow_driver::driver::{self, Driver, ExitKind, ReplicaStatus, UnknownExit};
+use dhow_core::spec::{Policy, Storage, TimeSpan};
+use dhow_driver::driver::{self, Driver, ExitKind, ReplicaStatus, UnknownExit, error_chain};
+use dhow_driver::volume::Volumes;
 use tokio::sync::{Semaphore, mpsc, watch as channel};
 
 use self::core::{AssignedChange, LeftBehind, RunnerCore, RunnerTask};
@@ -209,12 +210,31 @@ impl Runner {
 
     /// Moves the machine, and tells the keeper.
     async fn happen(&mut self, event: ReplicaEvent) {
+        if matches!(event, ReplicaEvent::Ended { .. }) {
+            self.let_volumes_go().await;
+        }
         match self.core.happen(event) {
             Ok(happening) => self.tell(happening).await,
             // A bug: nothing is told that cannot have happened.
             Err(illegal) => {
                 tracing::error!(replica = %self.name(), %illegal, "a replica's event was dropped");
             }
+        }
+    }
+
+    /// Its volumes say since when nobody uses them.
+    async fn let_volumes_go(&self) {
+        let Some(spec) = self.core.spec().filter(|spec| spec.has_named_storage()).cloned() else {
+            return;
+        };
+        let volumes = Volumes::new(self.context.volumes_dir.clone());
+        let deployment = self.name().deployment.to_string();
+        let noted = tokio::task::spawn_blocking(move || {
+            let names: Vec<&str> = spec.storage.iter().filter_map(Storage::volume).collect();
+            volumes.used_until_now(&deployment, &names)
+        });
+        if let Ok(Err(error)) = noted.await {
+            tracing::debug!(replica = %self.name(), error = %error_chain(&error), "the end is not noted of its volumes");
         }
     }
 

@@ -30,6 +30,7 @@ pub mod stop;
 pub mod suspend;
 mod table;
 pub mod target;
+pub mod volume;
 pub mod wait;
 
 pub use shown::{ERROR, Shown, word, yes_no};

@@ -75,6 +75,9 @@ pub fn text(spec: &DeploymentSpec, plan: &DeploymentPlan) -> String {
         for difference in &change.differences {
             text += &format!("  {:width$}    {difference}\n", "");
         }
+        for note in &change.notes {
+            text += &format!("  {:width$}    {note}\n", "");
+        }
         for waiting in &change.waiting {
             text += &format!(
                 "  {:width$}  {} not placed: {}\n",

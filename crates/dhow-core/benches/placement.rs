@@ -66,6 +66,7 @@ fn cluster(nodes: u64) -> NodeTable {
             occupant: Occupant::Nobody,
             mounts_files: true,
             runs_steps: true,
+            volumes: dhow_core::spec::VolumeSupport::Sized,
         });
     }
     table

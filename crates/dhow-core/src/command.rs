@@ -61,6 +61,7 @@ impl Command {
                 (spec.needs_container_rules(), crate::step::JOBS_LEVEL),
                 (spec.needs_stages(), RolloutSpec::STAGES_SINCE),
                 (spec.has_files(), crate::step::FILES_LEVEL),
+                (spec.needs_volume_rules(), crate::step::VOLUMES_LEVEL),
             ];
             let levels = needs.iter().filter(|(needs, _)| *needs).map(|(_, level)| *level);
             levels.max().unwrap_or(0)
@@ -96,6 +97,7 @@ impl Command {
             | Self::Node(_)
             | Self::Agent(_) => 0,
             Self::Deployment(DeploymentCommand::StartRun { .. }) => crate::step::JOBS_LEVEL,
+            Self::Deployment(DeploymentCommand::BindVolume { .. }) => crate::step::VOLUMES_LEVEL,
             Self::Deployment(DeploymentCommand::Stop { .. } | DeploymentCommand::Start { .. }) => {
                 crate::step::STOP_LEVEL
             }
@@ -327,6 +329,13 @@ pub enum DeploymentCommand {
         service: Option<ServiceName>,
         author: Arc<str>,
         wall_unix_secs: i64,
+    },
+    /// A node keeps a volume from now on, or has it no more: a person has put content there, or removed it.
+    BindVolume {
+        deployment: DeploymentName,
+        volume: Arc<str>,
+        node: NodeId,
+        kept: bool,
     },
     /// A deploy, a scale or a rollback of what a source owns: the person's word counts there for that long, then the
     /// source's again.

@@ -23,6 +23,7 @@ mod settled;
 mod slots;
 mod summary;
 mod system;
+mod together;
 mod view;
 
 use std::collections::BTreeSet;
@@ -34,7 +35,7 @@ use crate::time::ClusterTime;
 
 pub use cache::{CanaryBook, PlanCache};
 pub use nodes::node_row;
-pub use report::{PlanReport, ServiceReport, Waiting, Why};
+pub use report::{Mate, PlanReport, ServiceReport, Waiting, Why};
 pub(crate) use system::system_nodes;
 
 /// What to propose, and what was not done and why.
@@ -65,6 +66,7 @@ pub fn plan_next(state: &State, cache: &mut PlanCache, now: ClusterTime) -> Plan
         failed: BTreeSet::new(),
         moving: BTreeSet::new(),
         plain: None,
+        homes: together::Homes::new(),
     };
     for service in due {
         if planner.placements_left == 0 {
@@ -99,6 +101,7 @@ struct Planner<'a> {
     moving: BTreeSet<ReplicaKey>,
     /// Looked up once a replica is placed.
     plain: Option<plain::PlainNodes>,
+    homes: together::Homes,
 }
 
 impl Planner<'_> {

@@ -22,6 +22,7 @@ mod service;
 mod storage;
 mod text_or_map;
 mod units;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ pub use policy::Policy;
 pub use rollout::{OnFailure, Promote, RolloutSpec};
 pub use scale::{Condition, Dependency, OnTimeout, ReplicaGroup, ScaleSpec, ScaleTargets};
 pub use service::{Capabilities, Offline, RType, ServiceSpec, Ulimit};
-pub use storage::Storage;
+pub use storage::{Storage, VolumeSupport};
 pub use units::{ByteSize, Cpu, TimeSpan, UnitError};
 
 use crate::ids::{DeploymentName, RoleName, ServiceName};

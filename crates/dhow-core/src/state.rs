@@ -20,6 +20,7 @@ mod runs;
 mod service;
 mod settings;
 mod stopped;
+mod volumes;
 mod worker_cas;
 
 use imbl::OrdMap;
@@ -47,6 +48,7 @@ pub use runs::{DueSpan, DueTimes, RunEnd, RunOutcome, ScheduleRun};
 pub use service::{GenerationInfo, Service};
 pub use settings::{NextSettings, Trial};
 pub use stopped::Stopped;
+pub use volumes::Apart;
 pub use worker_cas::WorkerCaGenerations;
 
 use crate::ids::{DeploymentName, NodeId, ReplicaKey, Revision, ServiceId, ServiceKey, Term};

@@ -25,6 +25,7 @@ mod settings;
 mod sources;
 mod stages;
 mod stopped;
+mod volumes;
 mod worker_cas;
 
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub(crate) use files::{SINCE_LEVEL as FILES_LEVEL, named_contents};
 pub(crate) use jobs::SINCE_LEVEL as JOBS_LEVEL;
 pub(crate) use sources::SINCE_LEVEL as SOURCES_LEVEL;
 pub(crate) use stopped::SINCE_LEVEL as STOP_LEVEL;
+pub(crate) use volumes::SINCE_LEVEL as VOLUMES_LEVEL;
 
 /// Applies one entry, and tells the sink what that changes.
 pub fn step(state: &mut State, entry: &Entry, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {
@@ -140,6 +142,7 @@ fn is_edit(command: &Command) -> bool {
             | DeploymentCommand::Restart { .. }
             | DeploymentCommand::Rollback { .. }
             | DeploymentCommand::StartRun { .. }
+            | DeploymentCommand::BindVolume { .. }
             | DeploymentCommand::Steer { .. }
             | DeploymentCommand::Suspending { .. }
             | DeploymentCommand::Stop { .. }

@@ -211,6 +211,7 @@ const FORM_SIX: Lengths = Lengths {
 const FORM_SEVEN: Lengths = Lengths {
     fields: &[
         ("Deployment", 10),
+        ("NodeInfo", 11),
         ("Service", 25),
         ("Source", 2),
         ("SourceSettings", 2),

@@ -42,4 +42,5 @@ pub use reference::{ArchiveRef, ImageRef, LayoutRef, ReferenceError, RegistryRef
 pub use registry::{RegistryOptions, RetryPolicy};
 pub use rootfs::{Rootfs, RootfsError, RootfsOptions};
 pub use store::StoreError;
+pub(crate) use unpack::unpack_folder;
 pub use unpack::{EntryRefusal, LimitKind, Privilege, UnpackError, UnpackLimits};

@@ -41,6 +41,7 @@ mod serve;
 mod sources;
 mod suspend;
 mod tokens;
+mod volumes;
 mod worker_api;
 mod worker_ca;
 mod worker_tokens;

@@ -22,6 +22,7 @@ mod rollouts;
 mod secrets;
 mod sources;
 mod tokens;
+mod volumes;
 
 pub use cluster::MemberAddRequest;
 pub use crons::{CronStatus, RunBegun, RunRequest, RunState, RunStatus};
@@ -53,6 +54,7 @@ pub use tokens::{
     TOKEN_NAME_CHARS_MAX, TokenCreateRequest, TokenCreated, TokenInfo, TokenKind, TokenRole, WorkerCaRotated,
     WorkerTokenCreateRequest,
 };
+pub use volumes::{SilentNode, VolumeHome, VolumeHomeRequest, VolumeInfo, VolumeListing, VolumeRemoved};
 
 #[cfg(test)]
 mod tests;

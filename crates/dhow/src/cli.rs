@@ -7,7 +7,7 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::commands::{
     cluster, completions, convert, cp, cron, daemon, dashboard, debug, deploy, diff, doctor, events, exec,
     explain, history, image, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, rollout,
-    scale, schema, secret, source, start, status, stop, token, up, validate, worker,
+    scale, schema, secret, source, start, status, stop, token, up, validate, volume, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -103,6 +103,7 @@ pub enum Command {
     Node(node::Args),
     Cluster(cluster::Args),
     Image(image::Args),
+    Volume(volume::Args),
     Secret(secret::Args),
     Source(source::Args),
     Token(token::Args),

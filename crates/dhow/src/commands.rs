@@ -40,6 +40,7 @@ pub mod stop;
 pub mod token;
 pub mod up;
 pub mod validate;
+pub mod volume;
 pub mod wait;
 pub mod worker;
 
@@ -90,6 +91,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Cluster(args) if args.is_offline() => offline(host, || cluster::run_offline(args)),
         Command::Cluster(args) => online(host, async |client| cluster::run(args, &client).await),
         Command::Image(args) => online(host, async |client| image::run(args, &client).await),
+        Command::Volume(args) => online(host, async |client| volume::run(args, &client).await),
         Command::Secret(args) => online(host, async |client| secret::run(args, &client).await),
         Command::Source(args) if args.is_offline() => offline(host, || source::run_offline(args)),
         Command::Source(args) => online(host, async |client| source::run(args, &client).await),

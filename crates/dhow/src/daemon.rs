@@ -8,6 +8,7 @@ mod directory_feed;
 mod door;
 mod door_exec;
 mod door_images;
+mod door_volumes;
 mod host;
 pub mod kept_log;
 pub mod logging;
@@ -37,6 +38,7 @@ use dhow_core::directory::REVERSE;
 use dhow_core::ids::NodeId;
 use dhow_core::spec::policy::{FilePolicy, WordsOnly};
 use dhow_driver::shim::identity::boot_id;
+use dhow_driver::volume::Volumes;
 use dhow_server::api::{self, Api, Beside};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::net::keys::keep_renewed;
@@ -126,6 +128,7 @@ impl Daemon {
         let tcp_addrs = bound.tcp_addrs();
         let serving = Serving {
             bound,
+            volumes: Volumes::new(config.data_dir.join("volumes")),
             policy: file_policy(config),
             authority,
         };
@@ -348,6 +351,7 @@ async fn open_authority(config: &DaemonConfig) -> anyhow::Result<Option<Arc<Acme
 /// What the API is served with, beside the control plane.
 struct Serving {
     bound: api::Bound,
+    volumes: Volumes,
     policy: Arc<FilePolicy>,
     authority: Option<Arc<AcmeClient>>,
 }
@@ -362,10 +366,11 @@ fn serve(
 ) -> JoinHandle<()> {
     let Serving {
         bound,
+        volumes,
         policy,
         authority,
     } = serving;
-    let local = LocalDoor::new(plane.node, agent, host.images.clone());
+    let local = LocalDoor::new(plane.node, agent, host.images.clone(), volumes);
     let addr_of = addr_of(Arc::clone(&plane.cluster), plane.view.clone());
     let door = ClusterDoor::new(plane.node, Arc::new(local), plane.door.clone(), addr_of);
     let identity = ClusterIdentity {

@@ -102,6 +102,7 @@ impl Plane {
             tries_settings: true,
             mounts_files: true,
             runs_steps: true,
+            volumes: dhow_core::spec::VolumeSupport::Sized,
             mesh_addr: None,
         };
         plane.write(Command::Node(NodeCommand::Register {

@@ -173,6 +173,8 @@ fn mounts_are_volumes_folders_and_memory() {
         name: name.into(),
         target: target.into(),
         read_only,
+        nocopy: false,
+        size: None,
     };
     let bind = |source: &str, target: &str, read_only| Storage::Bind {
         source: source.into(),

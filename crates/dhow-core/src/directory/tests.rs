@@ -56,6 +56,7 @@ impl World {
             tries_settings: false,
             mounts_files: false,
             runs_steps: false,
+            volumes: crate::spec::VolumeSupport::Named,
             mesh_addr: Some(mesh.into()),
         };
         let info = Arc::new(info);

@@ -4,7 +4,7 @@ use super::ask::Ask;
 use super::marks::Mark;
 use super::node_row::{NodeRow, Occupant, Openness};
 use crate::ids::ServiceId;
-use crate::spec::NodeMode;
+use crate::spec::{NodeMode, VolumeSupport};
 
 /// Why a node is closed to an ask, however much room it has; the first that holds, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +16,10 @@ pub(super) enum Closed {
     /// Its agent is of a version that mounts no files.
     MountsNoFiles,
     RunsNoSteps,
+    /// Its agent is of a version that makes no ephemeral volumes.
+    MakesNoVolumes,
+    /// Its file system holds no volume to a size.
+    SizesNoVolumes,
     Unreachable,
     Draining,
     Drained,
@@ -95,6 +99,13 @@ pub(super) fn closed(
     }
     if ask.spec.has_init_steps() && !node.runs_steps {
         return Some(Closed::RunsNoSteps);
+    }
+    let needs = ask.spec.volume_support();
+    if node.volumes < needs {
+        return Some(match needs {
+            VolumeSupport::Named | VolumeSupport::Ephemeral => Closed::MakesNoVolumes,
+            VolumeSupport::Sized => Closed::SizesNoVolumes,
+        });
     }
     match node.open {
         Openness::Open | Openness::NoReplicas => {}

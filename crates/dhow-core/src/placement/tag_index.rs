@@ -104,6 +104,7 @@ mod tests {
             occupant: Occupant::Nobody,
             mounts_files: true,
             runs_steps: true,
+            volumes: crate::spec::VolumeSupport::Sized,
         }
     }
 

@@ -27,6 +27,10 @@ pub enum Reason {
     MountsNoFiles,
     /// Its agent is of a version that runs nothing before the program of a replica.
     RunsNoSteps,
+    /// Its agent is of a version that makes no ephemeral volumes.
+    MakesNoVolumes,
+    /// Its file system holds no volume to a size.
+    SizesNoVolumes,
     Unreachable,
     Draining,
     Drained,
@@ -85,6 +89,11 @@ impl Unplaced {
         self.fitting == 0
     }
 
+    /// How many nodes fit, and what is in the way of the others.
+    pub fn with_hindrances(&self) -> impl fmt::Display + '_ {
+        WithHindrances(self)
+    }
+
     fn fmt_bound(&self, bound: Bound, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match bound {
             Bound::Volume(node) => write!(f, "its volume is on node {node}, which ")?,
@@ -125,6 +134,30 @@ impl fmt::Display for Unplaced {
     }
 }
 
+struct WithHindrances<'a>(&'a Unplaced);
+
+impl fmt::Display for WithHindrances<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unplaced {
+            nodes,
+            fitting,
+            hindrances,
+            ..
+        } = self.0;
+        if *fitting == 0 || hindrances.is_empty() {
+            return self.0.fmt(f);
+        }
+        let s = if *fitting == 1 { "s" } else { "" };
+        write!(f, "{fitting} of {nodes} nodes fit{s}")?;
+        for (position, hindrance) in hindrances.iter().enumerate() {
+            let before = if position == 0 { ", " } else { "; " };
+            write!(f, "{before}{} ", hindrance.nodes)?;
+            hindrance.reason.fmt_predicate(hindrance.nodes, f)?;
+        }
+        Ok(())
+    }
+}
+
 impl Reason {
     /// What so many nodes do, as the rest of a sentence.
     fn fmt_predicate(&self, nodes: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -139,6 +172,16 @@ impl Reason {
             Self::LacksLabel { key, value } => write!(f, "lack{s} label {key}={value}"),
             Self::MountsNoFiles => write!(f, "run{s} a version that mounts no configs and secrets"),
             Self::RunsNoSteps => write!(f, "run{s} a version that runs no `init` steps"),
+            Self::MakesNoVolumes => write!(f, "run{s} a version that makes no ephemeral volumes"),
+            Self::SizesNoVolumes => write!(
+                f,
+                "cannot hold a volume to a `size`, without project quotas on the disk of {}",
+                if one {
+                    "its data directory"
+                } else {
+                    "their data directories"
+                }
+            ),
             Self::Unreachable => write!(f, "{is} unreachable"),
             Self::Draining => write!(f, "{is} draining"),
             Self::Drained => write!(f, "{is} drained"),

@@ -173,6 +173,8 @@ fn closed_reason(closed: Closed) -> Option<Reason> {
         Closed::Unsuitable => None,
         Closed::MountsNoFiles => Some(Reason::MountsNoFiles),
         Closed::RunsNoSteps => Some(Reason::RunsNoSteps),
+        Closed::MakesNoVolumes => Some(Reason::MakesNoVolumes),
+        Closed::SizesNoVolumes => Some(Reason::SizesNoVolumes),
         Closed::Unreachable => Some(Reason::Unreachable),
         Closed::Draining => Some(Reason::Draining),
         Closed::Drained => Some(Reason::Drained),

@@ -1,12 +1,15 @@
 //! Finds nodes for the slots that need one.
 
 use super::report::{ServiceReport, Why};
+use super::together::Home;
 use super::view::View;
 use super::{PLACEMENTS_PER_COMMAND_MAX, Planner};
 use crate::command::{Placement, PlanCommand};
 use crate::ids::{Generation, NodeId, RoleId, RoleName, Slot};
 use crate::placement::{Ask, Unplaced};
+use crate::spec::RType;
 use crate::state::Service;
+use crate::step::VOLUMES_LEVEL;
 
 impl Planner<'_> {
     /// Places the slots, role by role; those that find no node are reported. Whether all were placed.
@@ -28,13 +31,30 @@ impl Planner<'_> {
         let mut all_placed = true;
         let mut rest = missing;
         while let Some(first) = rest.first() {
-            let bound = view.service.volume_node(*first);
-            let same = |slot: &&Slot| slot.role == first.role && view.service.volume_node(**slot).is_none();
-            let length = if bound.is_some() {
-                1
-            } else {
-                rest.iter().take_while(same).count().max(1)
+            let bound = self.bound_node(view.service, *first);
+            let home = match bound {
+                Some(node) => Home::On(node),
+                None => self.home(view),
             };
+            let same = |slot: &&Slot| slot.role == first.role && view.service.volume_node(**slot).is_none();
+            let length = match home {
+                Home::On(_) | Home::Unsettled(_) | Home::Nowhere(_) => 1,
+                Home::Anywhere => rest.iter().take_while(same).count().max(1),
+            };
+            let (bound, unfit) = match home {
+                Home::Anywhere => (None, Vec::new()),
+                Home::On(node) => (Some(node), Vec::new()),
+                Home::Unsettled(unfit) => (None, unfit),
+                Home::Nowhere(why) => {
+                    self.cache.blocked.insert(view.service.id);
+                    self.report_all(view, rest, &why, report);
+                    all_placed = false;
+                    break;
+                }
+            };
+            let settles = length == 1 && bound.is_none() && self.settles(view);
+            let avoid: Vec<NodeId> = mistaking.iter().chain(&unfit).copied().collect();
+            let disliked: Vec<NodeId> = disliked.iter().chain(&unfit).copied().collect();
             let (batch, after) = rest.split_at(length);
             rest = after;
             let mut placed = 0;
@@ -43,7 +63,10 @@ impl Planner<'_> {
                 placed = self.place_batch(view, batch, (None, &disliked), &mut present, &mut placements);
             }
             let left = &batch[placed..];
-            placed += self.place_batch(view, left, (bound, &mistaking), &mut present, &mut placements);
+            placed += self.place_batch(view, left, (bound, &avoid), &mut present, &mut placements);
+            if let (true, Some(chosen)) = (settles && placed > 0, placements.last()) {
+                self.settle_home(view.service, chosen.node);
+            }
             let left = &batch[placed..];
             if !left.is_empty() && self.placements_left > 0 {
                 all_placed = false;
@@ -98,7 +121,7 @@ impl Planner<'_> {
         let Some(role) = view.service.role(slot.role) else {
             return false;
         };
-        let bound = view.service.volume_node(slot);
+        let bound = self.bound_node(view.service, slot);
         let mistaking = self.mistaking(view.service);
         let ask = Ask {
             avoid: &mistaking,
@@ -110,6 +133,22 @@ impl Planner<'_> {
             self.report_unplaced(view, &[slot], bound, &view.present, report);
         }
         found
+    }
+
+    /// Whether the first replica to be placed chooses the node for those that follow.
+    fn settles(&self, view: &View<'_>) -> bool {
+        let binds = !view.spec().binding_volumes().is_empty();
+        let is_cron = view.spec().rtype == RType::Cron;
+        let knows = self.state.feature_level >= VOLUMES_LEVEL;
+        knows && binds && (is_cron || !self.state.volume_mates(view.service).is_empty())
+    }
+
+    fn report_all(&self, view: &View<'_>, slots: &[Slot], why: &Why, report: &mut ServiceReport) {
+        for slot in slots {
+            if let Some(role) = view.service.role(slot.role) {
+                report.add(role, *slot, why.clone());
+            }
+        }
     }
 
     fn report_unplaced(

@@ -293,7 +293,7 @@ fn best_of<'s, 'a>(fresh: &'s [Seen<'a>]) -> &'s Seen<'a> {
 fn lost(state: &State, view: &View<'_>, slot: Slot, seen: &Seen<'_>, decisions: &mut Decisions) {
     let (spec, node) = (view.spec(), seen.replica.node);
     let rule = spec.reschedule;
-    if view.service.volume_node(slot).is_some() {
+    if state.volume_home(view.service, slot).is_some() {
         decisions.wait(slot, Why::VolumeLost { node });
         return;
     }

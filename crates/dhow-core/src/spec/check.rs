@@ -66,6 +66,7 @@ pub fn check_deployment(deployment: &DeploymentSpec) -> Vec<SpecFinding> {
     files::check_deployment(deployment, &mut findings);
     depends::check(deployment, &mut findings);
     endpoints::check_ports(deployment, &mut findings);
+    storage::check_deployment(deployment, &mut findings);
     callers::check(deployment, &mut findings);
     findings
 }

@@ -7,7 +7,7 @@ use imbl::OrdMap;
 use super::scaled::{self, Scaled};
 use super::{
     callers, cluster, completed, conflicted, files, jobs, quarantine, replicas, restart, rollout, runs,
-    service, settings, sources, stages, stopped,
+    service, settings, sources, stages, stopped, volumes,
 };
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
@@ -60,6 +60,7 @@ pub(super) fn apply(
             author,
             wall_unix_secs,
         } => conflicted::record(state, spec, author, *wall_unix_secs, sink),
+        DeploymentCommand::BindVolume { .. } => volumes::apply(state, command),
         DeploymentCommand::StartRun { deployment, service } => runs::start(state, deployment, service, sink),
         DeploymentCommand::Steer {
             deployment,
@@ -170,6 +171,7 @@ pub(super) fn check_asked(state: &State, spec: &DeploymentSpec) -> Result<(), Re
     callers::check_level(state, spec)?;
     jobs::check_level(state, spec)?;
     stages::check_level(state, spec)?;
+    volumes::check_level(state, spec)?;
     files::check_level(state, spec)
 }
 

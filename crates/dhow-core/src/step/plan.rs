@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use super::{files, replicas, rollout, runs, service, settings, stages};
+use super::{VOLUMES_LEVEL, files, replicas, rollout, runs, service, settings, stages};
 use crate::change::{
     Change, ChangeSink, DeploymentChange, NodeChange, ReplicaChange, ServiceChange, StopCause,
 };
@@ -185,9 +185,13 @@ fn place(
     {
         return Err((*stale).into());
     }
-    let now = state.time;
+    let (now, level) = (state.time, state.feature_level);
     if let Some(service) = replicas::service_mut(state, id) {
         service.progressed = now;
+        if level >= VOLUMES_LEVEL && spec.rtype == RType::Cron && !bound.is_empty() {
+            // Each run has slots of its own, and all of them the node of the newest.
+            service.volumes.clear();
+        }
         service.volumes.extend(bound);
     }
     for (key, node, stale) in &left_out {
@@ -220,8 +224,8 @@ fn check_placement(
     if service.is_done(key.slot) || is_slot_taken(state, service, key) {
         return Err(Stale::SlotTaken);
     }
-    if service
-        .volume_node(key.slot)
+    if state
+        .volume_home(service, key.slot)
         .is_some_and(|node| node != placement.node)
     {
         return Err(Stale::VolumeElsewhere);
@@ -290,7 +294,17 @@ fn stop(
     if why == StopReason::FailsThere {
         return move_away(state, id, keys, sink);
     }
-    let unbinds = matches!(why, StopReason::ScaledDown | StopReason::Removed);
+    // What a replica has written waits on its node for the one that has its slot later.
+    let unbinds = match why {
+        StopReason::ScaledDown => state.feature_level < VOLUMES_LEVEL,
+        StopReason::Removed => true,
+        StopReason::Replaced
+        | StopReason::Draining
+        | StopReason::NodeLost
+        | StopReason::Displaced { .. }
+        | StopReason::NodeUnfit
+        | StopReason::FailsThere => false,
+    };
     for key in keys.iter().filter(|key| key.service == id) {
         let Some(node) = state.replicas.get(key).map(|replica| replica.node) else {
             continue;

@@ -69,6 +69,7 @@ pub(super) fn apply(
         | DeploymentCommand::RecordConflicted { .. }
         | DeploymentCommand::StartRun { .. }
         | DeploymentCommand::Steer { .. }
+        | DeploymentCommand::BindVolume { .. }
         | DeploymentCommand::Suspending { .. } => Ok(Outcome::Done),
     }
 }

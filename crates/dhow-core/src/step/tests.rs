@@ -4,6 +4,7 @@ mod files;
 mod late;
 mod source_laws;
 mod sources;
+mod volumes;
 mod who;
 
 use std::sync::Arc;
@@ -59,6 +60,7 @@ impl Cluster {
             tries_settings: false,
             mounts_files: false,
             runs_steps: false,
+            volumes: crate::spec::VolumeSupport::Named,
             mesh_addr: None,
         };
         cluster.apply(Command::Node(NodeCommand::Register {

@@ -22,12 +22,15 @@ use super::problem::ApiProblem;
 use super::{
     audit, body, cluster, crons, deploy, deployments, events, exec, forward, health, images, internal, logs,
     metrics, net_check, nodes, openapi, past, plan, progress, replicas, rollouts, secrets, sources, tokens,
-    worker_ca, worker_tokens,
+    volumes, worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
 use crate::gateway::{NodeGateway, worker_poll_routes, worker_routes};
 use crate::net::identity::Peer;
 use crate::net::lobby::Visit;
+
+/// Where archives of any size come in.
+const ARCHIVES: &str = "/api/v1/volumes/";
 
 /// The API as a service. Open streams end with `end`.
 pub fn router(api: Api, access: Access, end: CancellationToken) -> Router {
@@ -141,6 +144,11 @@ pub(super) fn groups() -> Vec<RouteGroup> {
     let events = one().routes(routes!(events::follow));
     let plan = one().routes(routes!(plan::plan));
     let backup = one().routes(routes!(cluster::backup));
+    let volumes_of_nodes = one()
+        .routes(routes!(volumes::list))
+        .routes(routes!(volumes::remove))
+        .routes(routes!(volumes::home));
+    let archives = one().routes(routes!(volumes::backup, volumes::restore));
     let past_difference = one().routes(routes!(past::difference));
     let progress = one().routes(routes!(progress::follow));
     let hook = one().routes(routes!(sources::hook));
@@ -170,6 +178,15 @@ pub(super) fn groups() -> Vec<RouteGroup> {
         group(past_difference, Rights::Users, Reach::Judged, here),
         group(plan, Rights::Readers, Reach::Judged, leader),
         group(backup, Rights::Admins, Reach::Whole, leader),
+        // Nodes count files for it, or remove them.
+        group(
+            volumes_of_nodes,
+            Rights::Users,
+            Reach::Whole,
+            Some(OfLeader::FOLLOWS),
+        ),
+        // Whatever is in a volume; it goes through the server that was asked.
+        group(archives, Rights::Admins, Reach::Whole, here),
         // What the leader goes on to tell.
         group(progress, Rights::Users, Reach::Named, Some(OfLeader::FOLLOWS)),
     ]
@@ -317,7 +334,9 @@ async fn guard(
         return problem.into_response();
     }
     let is_member = matches!(principal, Principal::Member(_) | Principal::Forwarded { .. });
-    if !is_member {
+    // An archive comes for as long as it takes; whoever stops sending is noticed by the connection.
+    let is_archive = request.uri().path().starts_with(ARCHIVES) && request.uri().path().ends_with("/content");
+    if !is_member && !is_archive {
         request = body::in_time(request);
     }
     let visit = request.extensions().get::<Visit>().cloned();

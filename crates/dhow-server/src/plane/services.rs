@@ -22,6 +22,7 @@ mod replicas;
 mod rollouts;
 mod select;
 mod sum;
+pub(crate) mod volumes;
 mod wall_times;
 
 pub use callers::may_call;

@@ -271,6 +271,7 @@ fn info(cpu: u64, zone: u8) -> NodeInfo {
         tries_settings: true,
         mounts_files: true,
         runs_steps: true,
+        volumes: dhow_core::spec::VolumeSupport::Sized,
         mesh_addr: Some(format!("10.0.0.{cpu}:3672").into()),
     }
 }
@@ -332,6 +333,8 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
             name: "data".into(),
             target: "/data".into(),
             read_only: false,
+            nocopy: false,
+            size: None,
         });
         spec.rollout.max_surge = Some(0);
         spec.rollout.max_unavailable = Some(1);

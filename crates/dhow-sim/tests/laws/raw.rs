@@ -77,6 +77,7 @@ fn info() -> impl Strategy<Value = Arc<NodeInfo>> {
                 tries_settings: true,
                 mounts_files: true,
                 runs_steps: true,
+                volumes: dhow_core::spec::VolumeSupport::Sized,
                 mesh_addr: None,
             })
         })
@@ -107,6 +108,8 @@ fn spec() -> impl Strategy<Value = Arc<DeploymentSpec>> {
                     name: "data".into(),
                     target: "/data".into(),
                     read_only: false,
+                    nocopy: false,
+                    size: None,
                 });
             }
             let name = ServiceName::new(["web", "api", "db"][usize::from(image)]).expect("a valid name");
@@ -203,6 +206,12 @@ fn deployments() -> impl Strategy<Value = DeploymentCommand> {
             wall_unix_secs: 0,
         }),
         2 => (name(), any::<bool>()).prop_map(|(deployment, stops)| stopping(deployment, stops)),
+        1 => (name(), node(), any::<bool>()).prop_map(|(deployment, node, kept)| DeploymentCommand::BindVolume {
+            deployment,
+            volume: "data".into(),
+            node,
+            kept,
+        }),
         2 => (name(), steering()).prop_map(|(deployment, action)| DeploymentCommand::Steer {
             deployment,
             service: None,

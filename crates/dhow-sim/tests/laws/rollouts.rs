@@ -97,6 +97,7 @@ fn lab() -> Lab {
             tries_settings: true,
             mounts_files: true,
             runs_steps: true,
+            volumes: dhow_core::spec::VolumeSupport::Sized,
             mesh_addr: None,
         };
         lab.add_node(NodeId(node), info).expect("a new node");

@@ -231,6 +231,7 @@ fn a_node_arrives_as_it_said() {
         tries_settings: false,
         mounts_files: false,
         runs_steps: false,
+        volumes: dhow_core::spec::VolumeSupport::Named,
         mesh_addr: None,
     };
     assert_eq!(from_node_info(to_node_info(&info)).unwrap(), info);

@@ -43,6 +43,7 @@ mod support;
 mod survival;
 mod up;
 mod verbs;
+mod volumes;
 mod web;
 mod worker_certificates;
 mod worker_doors;

@@ -107,6 +107,7 @@ pub fn node(id: u64, capacity: Amount) -> NodeRow {
         occupant: Occupant::Nobody,
         mounts_files: true,
         runs_steps: true,
+        volumes: crate::spec::VolumeSupport::Sized,
     }
 }
 
@@ -190,6 +191,7 @@ pub fn any_node() -> impl Strategy<Value = (NodeRow, u32)> {
                     occupant,
                     mounts_files: true,
                     runs_steps: true,
+                    volumes: crate::spec::VolumeSupport::Sized,
                 };
                 (row, own)
             },

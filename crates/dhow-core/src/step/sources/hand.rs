@@ -73,6 +73,7 @@ fn subject(command: &DeploymentCommand) -> Option<&DeploymentName> {
         | DeploymentCommand::Steer { .. }
         | DeploymentCommand::Stop { .. }
         | DeploymentCommand::Start { .. }
+        | DeploymentCommand::BindVolume { .. }
         | DeploymentCommand::Suspending { .. } => None,
     }
 }

@@ -173,6 +173,7 @@ async fn a_live_listing_shows_where_a_node_says_something_else() {
             name: state.replica_name(key).unwrap(),
             machine,
             image: None,
+            volumes: Some(Vec::new()),
             waits: false,
         }
     };
@@ -227,6 +228,7 @@ async fn what_waits_for_a_servers_word_on_this_node_is_said() {
         name: state.replica_name(key).unwrap(),
         machine: replica.machine.clone(),
         image: None,
+        volumes: Some(Vec::new()),
         waits: true,
     }]);
     let problem = world.get("/ready").await.problem(503);
@@ -258,6 +260,7 @@ async fn what_waits_here_is_said_although_the_server_has_not_heard_of_it() {
         name,
         machine: Machine::default(),
         image: None,
+        volumes: Some(Vec::new()),
         waits: true,
     }]);
     let listed: Vec<ReplicaStatus> = world.get("/api/v1/replicas").await.json();

@@ -146,6 +146,9 @@ impl ManifestPoll {
             if self.looks.len() >= REMOTE_LOOKS_MAX {
                 return;
             }
+            if source.is_owed(&state, now_unix_secs) {
+                self.timetable.called(&name, now_ms);
+            }
             if !self.timetable.is_due(&name, now_ms) {
                 continue;
             }

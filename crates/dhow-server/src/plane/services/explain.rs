@@ -54,6 +54,8 @@ pub(super) fn explain(
         let named = Some(service.key.service.as_str());
         explanation.lines.extend(files::notes(state, deployment, named));
         explanation.lines.extend(files::old_nodes(state, service));
+        let apart = state.volumes_apart(service);
+        explanation.lines.extend(apart.iter().map(ToString::to_string));
     }
     for (key, replica) in state.replicas_of(service.id) {
         let id = state.replica_name(key).map(|name| name.id()).unwrap_or_default();
@@ -299,7 +301,7 @@ fn span(secs: i64) -> String {
 /// placed, nobody has written down.
 fn because(times: &WallTimes<'_>, service: &Service, key: &ReplicaKey, replica: &Replica) -> String {
     let (state, node) = (times.state, replica.node);
-    if service.volume_node(key.slot) == Some(node) {
+    if state.volume_home(service, key.slot) == Some(node) {
         return format!("node {node} keeps its volume");
     }
     let Some(info) = service.info(key.generation) else {

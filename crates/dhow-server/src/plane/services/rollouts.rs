@@ -39,6 +39,7 @@ fn gate<'a>(report: &'a PlanReport, service: &Service) -> Option<&'a AtGate> {
         | Why::NodeMayReturn { .. }
         | Why::NotRescheduled { .. }
         | Why::VolumeLost { .. }
+        | Why::NoNodeForAll { .. }
         | Why::TurnToCome
         | Why::LeavesLater { .. }
         | Why::Paused

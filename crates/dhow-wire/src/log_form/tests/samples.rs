@@ -44,7 +44,7 @@ variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
     Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer, Stop, Start,
-    Suspending);
+    BindVolume, Suspending);
 variants!(plan_name, PLAN, PlanCommand:
     Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired,
     TrySettings, AdoptSettings, Job, JudgeCanary);
@@ -111,6 +111,7 @@ pub fn info() -> Arc<NodeInfo> {
         tries_settings: false,
         mounts_files: true,
         runs_steps: true,
+        volumes: dhow_core::spec::VolumeSupport::Sized,
         mesh_addr: Some("10.0.0.7:3672".into()),
     })
 }
@@ -399,6 +400,12 @@ fn deployment() -> Vec<DeploymentCommand> {
             service: None,
             author: "operator".into(),
             wall_unix_secs: 1_700_000_006,
+        },
+        DeploymentCommand::BindVolume {
+            deployment: shop(),
+            volume: "data".into(),
+            node: NodeId(2),
+            kept: true,
         },
         DeploymentCommand::Suspending {
             for_ms: 3_600_000,

@@ -89,6 +89,8 @@ pub enum EventKind {
     BackedUp,
     /// Not from the log: images of this server were pulled, imported or removed.
     ImagesChanged,
+    /// Not from the log: a volume of a node was removed, or got the content of an archive.
+    VolumesChanged,
     /// Not from the log of commands: who votes in the cluster was changed.
     MemberAdded,
     MemberRemoved,

@@ -48,7 +48,7 @@ impl ManifestSource {
     }
 
     /// Whether somebody had the last word about what it has brought, for a time that is over.
-    fn is_owed(&self, state: &State, now_unix_secs: i64) -> bool {
+    pub(super) fn is_owed(&self, state: &State, now_unix_secs: i64) -> bool {
         let mut all = state.deployments.values();
         all.any(|known| {
             let suspended = known.suspended.as_ref();

@@ -26,7 +26,7 @@ impl Timetable {
         self.times.retain(|name, _| is_followed(name));
     }
 
-    /// Somebody says that there is something new: it is looked at soon, but not all the time.
+    /// Somebody says that there is something new, or a suspension is over: it is looked at soon, but not all the time.
     pub fn called(&mut self, name: &str, now_ms: u64) {
         if let Some(times) = self.times.get_mut(name) {
             let soon_ms = times.began_ms.saturating_add(REMOTE_GAP_MS).max(now_ms);

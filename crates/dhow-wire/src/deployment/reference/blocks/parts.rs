@@ -281,15 +281,26 @@ pub(super) const STOP: &[Field] = &[
 pub(super) const STORAGE: &[Field] = &[
     row(
         "type",
-        Kind::Words(&["named", "bind", "tmpfs"]),
+        Kind::Words(&["named", "bind", "tmpfs", "ephemeral"]),
         "required",
-        "A volume, a folder of the node, or memory.",
+        "A volume that lasts, a folder of the node, memory, or a folder that goes with the replica.",
     ),
     row("name", Kind::Text, "", "The volume, of `named`."),
     row("source", Kind::Text, "", "The path on the node, of `bind`."),
     row("target", Kind::Text, "required", "The path inside."),
     row("read_only", Kind::Flag, "false", "Of `named` and `bind`."),
-    row("size", Kind::Size, "(half of the memory)", "Of `tmpfs`."),
+    row(
+        "nocopy",
+        Kind::Flag,
+        "false",
+        "Of `named`: what the image has there is not copied into a new volume.",
+    ),
+    row(
+        "size",
+        Kind::Size,
+        "(`tmpfs`: half of the memory)",
+        "How much may be in it. Of `named` and `ephemeral` only where the node's file system can hold it to that.",
+    ),
 ];
 
 pub(super) const MOUNT: &[Field] = &[
