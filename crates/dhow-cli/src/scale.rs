@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dhow_core::ids::DeploymentName;
 use dhow_core::spec::TimeSpan;
 
+use crate::suspend::SuspendArgs;
 use crate::target::{self, NamedTarget, ScaleTarget};
 use crate::wait::WaitArgs;
 
@@ -25,6 +26,9 @@ pub struct Args {
     /// End a hold: the scaler of this service decides again
     #[arg(long, value_name = "DEPLOYMENT/SERVICE", value_parser = target::named_target, conflicts_with_all = ["targets", "hold"])]
     release: Vec<NamedTarget>,
+
+    #[command(flatten)]
+    pub suspend: SuspendArgs,
 
     #[command(flatten)]
     pub wait: WaitArgs,

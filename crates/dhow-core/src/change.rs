@@ -16,7 +16,7 @@ use crate::replica::{Machine, ReplicaEvent};
 use crate::rollout::Judgement;
 use crate::scaler::{Called, Resize};
 use crate::spec::TimeSpan;
-use crate::state::{ApiToken, Drain, RunOutcome, SourceSettings, State};
+use crate::state::{ApiToken, Drain, RunOutcome, SourceSettings, State, Suspension};
 
 pub use compare::compare;
 
@@ -85,6 +85,7 @@ pub enum ClusterChange<'a> {
         source: Option<&'a Arc<str>>,
         version: u64,
         deployments: usize,
+        commit: Option<&'a Arc<str>>,
     },
 }
 
@@ -185,6 +186,12 @@ pub enum DeploymentChange<'a> {
         revision: DeploymentRevision,
         cause: &'a Arc<str>,
     },
+    /// A person has the last word about what a source has brought, for a while.
+    Suspended {
+        suspension: &'a Suspension,
+    },
+    /// The source has it again.
+    SuspensionOver,
 }
 
 /// What an entry did to one service.

@@ -215,8 +215,10 @@ const FORM_SEVEN: Lengths = Lengths {
         ("Replica", 10),
         ("Rollout", 3),
         ("Service", 25),
+        ("Source", 2),
+        ("SourceSettings", 2),
     ],
-    variant_fields: &[],
+    variant_fields: &[("DeploymentCommand", "ApplyManifests", 4)],
     variants: &[
         ("ApiRole", 2),
         ("DeploymentCommand", 9),

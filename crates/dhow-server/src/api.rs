@@ -41,6 +41,7 @@ mod router;
 mod secrets;
 mod serve;
 mod sources;
+mod suspend;
 mod tokens;
 mod upgrade;
 mod volumes;

@@ -11,6 +11,7 @@ pub mod feature_level;
 pub mod leases;
 pub mod log;
 pub mod past;
+pub mod remote_sets;
 pub mod runtime;
 pub mod scale;
 pub mod scaler;

@@ -54,7 +54,7 @@ pub use rebalance::{NodeFigures, PlannedMove, RebalancePlan, RebalanceRequest};
 pub use registries::{LOGIN_CHARS_MAX, RegistryInfo, RegistryLogin};
 pub use rollouts::{RolloutRequest, RolloutStage, RolloutStatus, RolloutVerb};
 pub use secrets::{SECRET_BYTES_MAX, SecretInfo};
-pub use sources::{SourceAddRequest, SourceStatus, SourceSynced};
+pub use sources::{SourceAcceptRequest, SourceAddRequest, SourceStatus, SourceSynced};
 pub use tokens::{
     TOKEN_NAME_CHARS_MAX, TokenCreateRequest, TokenCreated, TokenInfo, TokenKind, TokenRole, WorkerCaRotated,
     WorkerTokenCreateRequest,

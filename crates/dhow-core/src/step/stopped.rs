@@ -72,7 +72,8 @@ pub(super) fn apply(
         | DeploymentCommand::BindVolume { .. }
         | DeploymentCommand::Rebalance { .. }
         | DeploymentCommand::Hold { .. }
-        | DeploymentCommand::EndHold { .. } => Ok(Outcome::Done),
+        | DeploymentCommand::EndHold { .. }
+        | DeploymentCommand::Suspending { .. } => Ok(Outcome::Done),
     }
 }
 

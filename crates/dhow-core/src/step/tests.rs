@@ -2,6 +2,7 @@
 
 mod files;
 mod late;
+mod source_laws;
 mod sources;
 mod volumes;
 mod who;

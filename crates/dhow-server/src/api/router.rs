@@ -151,8 +151,11 @@ pub(super) fn groups() -> Vec<RouteGroup> {
     let archives = one().routes(routes!(volumes::backup, volumes::restore));
     let past_difference = one().routes(routes!(past::difference));
     let progress = one().routes(routes!(progress::follow));
+    let hook = one().routes(routes!(sources::hook));
     vec![
         group(open(), Rights::Anybody, Reach::Open, here),
+        // It looks itself whether the caller knows the source's secret.
+        group(hook, Rights::Anybody, Reach::Open, leader),
         group(
             one().routes(routes!(openapi::describe)),
             Rights::Users,
@@ -232,6 +235,8 @@ fn of_cluster() -> OpenApiRouter<Context> {
         .routes(routes!(sources::list))
         .routes(routes!(sources::set, sources::remove))
         .routes(routes!(sources::sync))
+        .routes(routes!(sources::retry))
+        .routes(routes!(sources::accept))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(worker_tokens::create))
         .routes(routes!(tokens::revoke))

@@ -2,12 +2,13 @@
 
 use clap::Parser;
 use dhow_cli::target;
+use dhow_core::command::ApplyReason;
 use dhow_core::ids::{NodeId, Revision};
 use dhow_core::rollout::{Counted, Figures};
 use dhow_core::scaler::Load;
 use dhow_core::spec::{ByteSize, Cpu, TimeSpan};
 
-use super::action::{Action, NodeAction, TokenAction, Verb};
+use super::action::{Action, ManifestAction, NodeAction, TokenAction, Verb};
 use super::behaviour;
 use super::node_shape::NodeShape;
 
@@ -53,19 +54,37 @@ pub(super) fn parse(text: &str) -> Result<Action, String> {
                 _ => return Err("write `due DEPLOYMENT/SERVICE`, or the same with `again`".into()),
             },
         }),
-        ["manifests", version, from @ ..] => Ok(Action::Manifests {
-            version: number(version)?,
-            source: match from {
-                [] => None,
-                ["from", source] => Some((*source).to_owned()),
-                _ => return Err("write `manifests 2` or `manifests 2 from SOURCE`".into()),
-            },
-        }),
+        ["manifests", version, rest @ ..] => manifests(number(version)?, rest).map(Action::Manifests),
         words => match on_node(words)? {
             Some((node, action)) => Ok(Action::Node(node, action)),
             None => verb(words),
         },
     }
+}
+
+fn manifests(version: u64, rest: &[&str]) -> Result<ManifestAction, String> {
+    let usage = "write `manifests 2`, `manifests 2 from SOURCE`, and behind it `at COMMIT`, `accepted`, `again` or `retried`";
+    let (source, rest) = match rest {
+        ["from", source, rest @ ..] => (Some((*source).to_owned()), rest),
+        rest => (None, rest),
+    };
+    let (commit, rest) = match rest {
+        ["at", commit, rest @ ..] => (Some((*commit).to_owned()), rest),
+        rest => (None, rest),
+    };
+    let why = match rest {
+        [] => ApplyReason::Newer,
+        ["accepted"] => ApplyReason::Accepted,
+        ["again"] => ApplyReason::SuspensionOver,
+        ["retried"] => ApplyReason::Retry,
+        _ => return Err(usage.into()),
+    };
+    Ok(ManifestAction {
+        version,
+        source,
+        commit,
+        why,
+    })
 }
 
 fn verb(words: &[&str]) -> Result<Action, String> {

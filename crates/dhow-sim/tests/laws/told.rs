@@ -57,6 +57,8 @@ impl ChangeSink for Said {
                 | DeploymentChange::Held { .. }
                 | DeploymentChange::HoldEnded { .. }
                 | DeploymentChange::HeldBack { .. }
+                | DeploymentChange::Suspended { .. }
+                | DeploymentChange::SuspensionOver
                 | DeploymentChange::Stable { .. } => format!("{name} {change:?}"),
             },
             Change::Replica(key, _, change) => match change {

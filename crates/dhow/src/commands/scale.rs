@@ -30,7 +30,13 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
             release: Vec::new(),
         })?;
         let path = ["deployments", deployment.as_str(), "scale"];
-        let _: WriteDone = client.fetch_as(Request::post(&path).json(body)).await?;
+        let _: WriteDone = client
+            .fetch_as(
+                Request::post(&path)
+                    .query_if("suspend", args.suspend.secs())
+                    .json(body),
+            )
+            .await?;
         for target in targets {
             output::note(&scale::said(target, args.hold));
         }

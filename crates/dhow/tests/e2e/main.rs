@@ -17,6 +17,7 @@ mod failures;
 mod faults;
 mod files;
 mod fuzz;
+mod git_source;
 #[path = "../../../dhow-server/tests/raft/history.rs"]
 mod history;
 mod ingress;

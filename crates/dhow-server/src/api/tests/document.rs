@@ -61,6 +61,9 @@ POST /api/v1/nodes/{id}/drain
 POST /api/v1/nodes/{id}/labels
 POST /api/v1/nodes/{id}/undrain
 POST /api/v1/plan
+POST /api/v1/sources/{name}/accept
+POST /api/v1/sources/{name}/hook
+POST /api/v1/sources/{name}/retry
 POST /api/v1/sources/{name}/sync
 POST /api/v1/tokens
 POST /api/v1/tokens/workers

@@ -26,7 +26,7 @@ impl Runner {
             Action::Verb(verb) => printed(self.verb(verb, input)?),
             Action::AddNodes { count, shape } => self.add_nodes(*count, shape),
             Action::Redeploy { name, force } => printed(self.redeploy((name, *force), input)?),
-            Action::Manifests { version, source } => self.manifests(*version, source.as_deref(), input),
+            Action::Manifests(set) => self.manifests(set, input),
             Action::Run(span) => self.run(*span),
             Action::Wait(span) => {
                 self.lab.run(*span);

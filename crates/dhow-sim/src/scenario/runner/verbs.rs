@@ -67,7 +67,7 @@ impl Runner {
     pub(super) fn verb(&mut self, verb: &Verb, input: &[String]) -> Result<Answer, String> {
         check(verb)?;
         Ok(match verb {
-            Verb::Deploy(args) => self.deploy(joined(input), args.force),
+            Verb::Deploy(args) => self.deploy(joined(input), args.force, args.suspend.secs()),
             Verb::Plan(plan::Args {
                 what: Some(plan::What::Rebalance(args)),
                 ..
@@ -81,7 +81,8 @@ impl Runner {
             Verb::Scale(args) => {
                 let mut said = Ok(Vec::new());
                 for (deployment, targets) in args.by_deployment() {
-                    said = said.and_then(|said| self.scale((deployment, &targets, args.hold), said));
+                    let how = (args.hold, args.suspend.secs());
+                    said = said.and_then(|said| self.scale((deployment, &targets), how, said));
                 }
                 for target in args.releases() {
                     said = said.and_then(|said| self.release(target, said));
@@ -104,6 +105,7 @@ impl Runner {
                     author: "user".into(),
                     wall_unix_secs: self.wall_unix_secs(),
                 };
+                let command = self.suspending(args.suspend.secs(), command);
                 let deployed = self.deployed(&args.deployment, command);
                 deployed.map(|deployed| lines(&rollback::said(args.to, &deployed)))
             }
@@ -265,7 +267,8 @@ impl Runner {
 
     fn scale(
         &mut self,
-        (deployment, targets, hold): (&DeploymentName, &[&ScaleTarget], Option<TimeSpan>),
+        (deployment, targets): (&DeploymentName, &[&ScaleTarget]),
+        (hold, suspend_secs): (Option<TimeSpan>, Option<u64>),
         mut said: Vec<String>,
     ) -> Answer {
         let changes = targets.iter().map(|target| ScaleChange {
@@ -274,7 +277,7 @@ impl Runner {
             replicas: target.replicas,
         });
         let (deployment, changes) = (deployment.clone(), changes.collect());
-        self.ask(match hold {
+        let command = match hold {
             None => DeploymentCommand::Scale { deployment, changes },
             Some(span) => DeploymentCommand::Hold {
                 deployment,
@@ -282,7 +285,8 @@ impl Runner {
                 span,
                 author: "user".into(),
             },
-        })?;
+        };
+        self.ask(self.suspending(suspend_secs, command))?;
         said.extend(targets.iter().map(|target| scale::said(target, hold)));
         Ok(said)
     }

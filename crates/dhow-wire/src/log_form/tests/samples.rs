@@ -46,7 +46,7 @@ variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
     Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer, Stop, Start,
-    BindVolume, Rebalance, Hold, EndHold);
+    BindVolume, Rebalance, Hold, EndHold, Suspending);
 variants!(plan_name, PLAN, PlanCommand:
     Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired,
     TrySettings, AdoptSettings, Job, JudgeCanary, Resize);
@@ -229,6 +229,26 @@ pub fn entry_with_request() -> Entry {
     }
 }
 
+fn set_source() -> ClusterCommand {
+    ClusterCommand::SetSource {
+        name: "shop".into(),
+        settings: dhow_core::state::SourceSettings {
+            dir: "/srv/dhow/shop".into(),
+            keys: [[7; 32]].into(),
+            remote: Some(Arc::new(dhow_core::state::RemoteSource {
+                kind: dhow_core::state::RemoteKind::Git,
+                url: "https://git.example.com/shop.git".into(),
+                reference: "main".into(),
+                path: "deploy".into(),
+                ca_secret: Some("git-ca".into()),
+                login_secret: Some("git-login".into()),
+            })),
+            max_age_secs: Some(604_800),
+            hook_secret: Some("git-hook".into()),
+        },
+    }
+}
+
 fn cluster() -> Vec<ClusterCommand> {
     vec![
         ClusterCommand::Bootstrap {
@@ -277,13 +297,7 @@ fn cluster() -> Vec<ClusterCommand> {
         ClusterCommand::KeepServerIds {
             nodes: vec![NodeId(1), NodeId(300)],
         },
-        ClusterCommand::SetSource {
-            name: "shop".into(),
-            settings: dhow_core::state::SourceSettings {
-                dir: "/srv/dhow/shop".into(),
-                keys: [[7; 32]].into(),
-            },
-        },
+        set_source(),
         ClusterCommand::RemoveSource { name: "shop".into() },
         ClusterCommand::EpochBegan {
             revision: Revision(400),
@@ -359,6 +373,8 @@ fn deployment() -> Vec<DeploymentCommand> {
             specs: vec![ManifestSpec(spec())],
             wall_unix_secs: 1_700_000_003,
             source: None,
+            commit: None,
+            why: dhow_core::command::ApplyReason::Newer,
         },
         DeploymentCommand::RecordConflicted {
             spec: spec(),
@@ -415,6 +431,17 @@ fn deployment() -> Vec<DeploymentCommand> {
             deployment: shop(),
             services: vec![web()],
             author: "operator".into(),
+        },
+        DeploymentCommand::Suspending {
+            for_ms: 3_600_000,
+            until_unix_secs: 1_700_003_605,
+            author: "operator".into(),
+            command: Box::new(DeploymentCommand::Rollback {
+                deployment: shop(),
+                to: None,
+                author: "operator".into(),
+                wall_unix_secs: 1_700_000_005,
+            }),
         },
     ]
 }

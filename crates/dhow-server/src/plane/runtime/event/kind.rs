@@ -56,6 +56,10 @@ pub enum EventKind {
     ScaleHoldEnded,
     /// A signed set has a revision that was taken back before.
     HeldBack,
+    /// A person has the last word about what a source has brought, for a while.
+    SourceSuspended,
+    /// The source has it again.
+    SuspensionOver,
     CronFired,
     /// No run begins for a moment of a schedule.
     RunLeftOut,

@@ -74,7 +74,7 @@ fn cluster(change: &ClusterChange<'_>) -> Event {
             Event::new(EventKind::SecretRemoved).with_message(name.as_ref())
         }
         ClusterChange::SourceSet { name, settings } => {
-            Event::new(EventKind::SourceSet).with_message(format!("{name}: {}", settings.dir))
+            Event::new(EventKind::SourceSet).with_message(format!("{name}: {}", settings.place()))
         }
         ClusterChange::SourceRemoved { name } => {
             Event::new(EventKind::SourceRemoved).with_message(name.as_ref())
@@ -83,10 +83,12 @@ fn cluster(change: &ClusterChange<'_>) -> Event {
             source,
             version,
             deployments,
+            commit,
         } => {
             let of = source.map(|name| format!("{name}: ")).unwrap_or_default();
             let deployments = counted(*deployments as u64, "deployment");
-            let message = format!("{of}version {version}, {deployments}");
+            let at = commit.map(|commit| format!(" at {commit}")).unwrap_or_default();
+            let message = format!("{of}version {version}{at}, {deployments}");
             Event::new(EventKind::ManifestsTaken).with_message(message)
         }
     }
@@ -192,6 +194,12 @@ fn deployment(state: &State, name: &DeploymentName, change: &DeploymentChange<'_
         DeploymentChange::HeldBack { revision, cause } => of(EventKind::HeldBack).with_message(format!(
             "revision {revision} was just this and was taken back: {cause}"
         )),
+        DeploymentChange::Suspended { suspension } => of(EventKind::SourceSuspended).with_message(format!(
+            "until {} by {}",
+            shown_utc(suspension.until_unix_secs),
+            suspension.author
+        )),
+        DeploymentChange::SuspensionOver => of(EventKind::SuspensionOver),
     }
 }
 
