@@ -127,21 +127,24 @@ async fn swept(dir: PathBuf, found: &[Found]) -> Result<Files, AgentError> {
     files.await.map_err(|_| AgentError::LedgerLost)
 }
 
+/// Pulls ask the control plane for the credentials of registries from now on.
+fn ask_for_logins(options: &AgentOptions) {
+    let source = logins::source(Arc::clone(&options.session));
+    options.drivers.logins.set(source);
+}
+
 impl Agent {
     /// Reads the ledger and looks at the host; starts nothing.
     pub async fn open(options: AgentOptions) -> Result<Self, AgentError> {
-        let memory = remembered(options.dir).await?;
+        let memory = remembered(options.dir.clone()).await?;
         let found = options.drivers.list().await.map_err(AgentError::Host)?;
-        let files = swept(options.files_dir, &found).await?;
+        let files = swept(options.files_dir.clone(), &found).await?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (sender, happenings) = mpsc::channel(HAPPENINGS_MAX);
         let (asks, asks_receiver) = mpsc::channel(ASKS_MAX);
         let (names, names_receiver) = watch::channel(Arc::default());
         let (settled, settled_receiver) = watch::channel(false);
-        options
-            .drivers
-            .logins
-            .set(logins::source(Arc::clone(&options.session)));
+        ask_for_logins(&options);
         let context = Arc::new(Context {
             place: NodePlace {
                 node: options.node,

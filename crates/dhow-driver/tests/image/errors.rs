@@ -310,7 +310,7 @@ async fn logins_of_the_cluster() {
     let text = format!(r#"{{"auths":{{"{host}":{{"username":"me","password":"wrong"}}}}}}"#);
     fs::write(&config, text).unwrap();
     let kept: Arc<Mutex<Option<Login>>> = Arc::default();
-    let mut options = store.options();
+    let options = store.options();
     let (source, own) = (Arc::clone(&kept), host.clone());
     options.registries.logins.set(Box::new(move |asked| {
         assert_eq!(asked, own);

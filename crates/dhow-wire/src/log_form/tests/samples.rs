@@ -391,6 +391,15 @@ fn deployment() -> Vec<DeploymentCommand> {
             action: RolloutAction::Abort,
             author: "operator".into(),
         },
+    ]
+    .into_iter()
+    .chain(since_level_six())
+    .collect()
+}
+
+/// What came with feature level 6.
+fn since_level_six() -> Vec<DeploymentCommand> {
+    vec![
         DeploymentCommand::Stop {
             deployment: shop(),
             service: Some(web()),
