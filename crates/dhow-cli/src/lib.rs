@@ -17,6 +17,7 @@ pub mod node;
 pub mod plan;
 pub mod progress;
 pub mod ps;
+pub mod rebalance;
 pub mod restart;
 pub mod rm;
 pub mod rollback;

@@ -14,6 +14,8 @@ use crate::command::{Refused, RolloutAction, ScaleChange, Stale, StopReason};
 use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, ServiceId, ServiceName};
 use crate::replica::{Machine, ReplicaEvent};
 use crate::rollout::Judgement;
+use crate::scaler::{Called, Resize};
+use crate::spec::TimeSpan;
 use crate::state::{ApiToken, Drain, RunOutcome, SourceSettings, State, Suspension};
 
 pub use compare::compare;
@@ -168,6 +170,17 @@ pub enum DeploymentChange<'a> {
         service: Option<&'a ServiceName>,
         author: &'a Arc<str>,
     },
+    /// A person has set counts of adaptive services for a while.
+    Held {
+        changes: &'a [ScaleChange],
+        span: TimeSpan,
+        by: &'a Arc<str>,
+    },
+    /// Their scaler decides again.
+    HoldEnded {
+        services: &'a [ServiceName],
+        by: &'a Arc<str>,
+    },
     /// A signed set has a revision that was taken back before; the deployment stays as it is.
     HeldBack {
         revision: DeploymentRevision,
@@ -196,6 +209,11 @@ pub enum ServiceChange<'a> {
     },
     SettingsAdopted,
     CanaryJudged(Judgement),
+    /// The scaler has decided another count.
+    Resized {
+        resize: &'a Resize,
+        called: &'a Called,
+    },
     Removed,
     /// A run of a schedule; for no due time where somebody asked for it.
     RunBegan {

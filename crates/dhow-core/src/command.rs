@@ -18,7 +18,8 @@ use crate::ids::{
 };
 use crate::replica::{Machine, ReplicaEvent};
 use crate::rollout::Judgement;
-use crate::spec::{DeploymentSpec, RolloutSpec};
+use crate::scaler::{self, Resize};
+use crate::spec::{DeploymentSpec, RolloutSpec, TimeSpan};
 use crate::state::{ApiToken, Drain, NodeInfo, Request, SourceSettings};
 use crate::time::ClusterTime;
 
@@ -59,9 +60,12 @@ impl Command {
             let needs = [
                 (spec.needs_job_rules(), crate::step::JOBS_LEVEL),
                 (spec.needs_container_rules(), crate::step::JOBS_LEVEL),
+                (spec.needs_placement_rules(), crate::step::PLACES_LEVEL),
+                (spec.has_restart_intervals(), crate::step::PLACES_LEVEL),
                 (spec.needs_stages(), RolloutSpec::STAGES_SINCE),
                 (spec.has_files(), crate::step::FILES_LEVEL),
                 (spec.needs_volume_rules(), crate::step::VOLUMES_LEVEL),
+                (spec.needs_scaler(), scaler::SINCE_LEVEL),
             ];
             let levels = needs.iter().filter(|(needs, _)| *needs).map(|(_, level)| *level);
             levels.max().unwrap_or(0)
@@ -86,6 +90,10 @@ impl Command {
                 crate::step::SOURCES_LEVEL
             }
             Self::Deployment(DeploymentCommand::Steer { .. }) => RolloutSpec::STAGES_SINCE,
+            Self::Deployment(DeploymentCommand::Rebalance { .. }) => crate::step::PLACES_LEVEL,
+            Self::Deployment(DeploymentCommand::Hold { .. } | DeploymentCommand::EndHold { .. }) => {
+                scaler::SINCE_LEVEL
+            }
             Self::Deployment(DeploymentCommand::Suspending { .. }) => crate::step::SOURCES_LEVEL,
             Self::Deployment(
                 DeploymentCommand::Remove { .. }
@@ -104,6 +112,7 @@ impl Command {
             Self::Plan(command) => match command {
                 PlanCommand::Job(_) => crate::step::JOBS_LEVEL,
                 PlanCommand::JudgeCanary { .. } => RolloutSpec::STAGES_SINCE,
+                PlanCommand::Resize { .. } => scaler::SINCE_LEVEL,
                 PlanCommand::Place { .. }
                 | PlanCommand::Stop { .. }
                 | PlanCommand::Forget { .. }
@@ -337,6 +346,24 @@ pub enum DeploymentCommand {
         node: NodeId,
         kept: bool,
     },
+    /// Replicas are to go elsewhere, so that services are spread better; with none, those that were to go stay.
+    Rebalance {
+        moves: Vec<ReplicaMove>,
+        author: Arc<str>,
+    },
+    /// A person sets counts of adaptive services, and their scaler leaves them for so long.
+    Hold {
+        deployment: DeploymentName,
+        changes: Vec<ScaleChange>,
+        span: TimeSpan,
+        author: Arc<str>,
+    },
+    /// Their scaler decides again.
+    EndHold {
+        deployment: DeploymentName,
+        services: Vec<ServiceName>,
+        author: Arc<str>,
+    },
     /// A deploy, a scale or a rollback of what a source owns: the person's word counts there for that long, then the
     /// source's again.
     Suspending {
@@ -346,6 +373,14 @@ pub enum DeploymentCommand {
         author: Arc<str>,
         command: Box<DeploymentCommand>,
     },
+}
+
+/// A replica that another node is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaMove {
+    pub replica: ReplicaKey,
+    pub from: NodeId,
+    pub to: NodeId,
 }
 
 /// Why a set of manifests is put in force.
@@ -463,6 +498,12 @@ pub enum PlanCommand {
         service: ServiceId,
         generation: Generation,
         judgement: Judgement,
+    },
+    /// Another count of an adaptive service, with the figures that call for it.
+    Resize {
+        service: ServiceId,
+        generation: Generation,
+        resize: Resize,
     },
 }
 

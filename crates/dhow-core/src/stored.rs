@@ -212,12 +212,20 @@ const FORM_SEVEN: Lengths = Lengths {
     fields: &[
         ("Deployment", 10),
         ("NodeInfo", 11),
+        ("Replica", 10),
+        ("Rollout", 3),
         ("Service", 25),
         ("Source", 2),
         ("SourceSettings", 2),
     ],
     variant_fields: &[("DeploymentCommand", "ApplyManifests", 4)],
-    variants: &[("ApiRole", 2), ("DeploymentCommand", 9), ("RunOutcome", 4)],
+    variants: &[
+        ("ApiRole", 2),
+        ("DeploymentCommand", 9),
+        ("PlanCommand", 14),
+        ("RunOutcome", 4),
+        ("Stale", 10),
+    ],
 };
 
 impl State {

@@ -14,6 +14,7 @@ pub mod past;
 pub mod remote_sets;
 pub mod runtime;
 pub mod scale;
+pub mod scaler;
 pub mod secrets;
 pub mod services;
 pub mod stabilization;

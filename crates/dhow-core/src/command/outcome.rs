@@ -60,6 +60,10 @@ pub enum Stale {
     Settings,
     #[error("as much of the job is under way as may be at a time")]
     EnoughAtWork,
+    #[error("a rule about where the service may be would be broken by now")]
+    RuleBroken,
+    #[error("the service has another count by now, or is not to be given another one")]
+    Count,
 }
 
 /// What a command named that is not there.

@@ -98,9 +98,21 @@ pub struct Deployment {
     /// What its configs hold, in every kept revision: each content once.
     #[serde(default, deserialize_with = "crate::maps::read")]
     pub contents: OrdMap<ContentHash, Arc<[u8]>>,
+    /// What was taken back because of its version, by the hash of what was asked for: at most [`Self::QUARANTINED_MAX`],
+    /// also when the revision itself is kept no more.
+    #[serde(default, deserialize_with = "crate::maps::read")]
+    pub quarantined: OrdMap<ContentHash, Quarantined>,
     /// While its source's word does not count. It stays when its time is over, until the source has been heard again.
     #[serde(default)]
     pub suspended: Option<Suspension>,
+}
+
+/// A version that is refused unless by force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quarantined {
+    /// The revision that failed.
+    pub revision: DeploymentRevision,
+    pub cause: Arc<str>,
 }
 
 /// For how long a person has the last word about a deployment that a source has brought.
@@ -113,6 +125,9 @@ pub struct Suspension {
 }
 
 impl Deployment {
+    /// A bad version a day for three months; then the oldest is forgotten.
+    pub const QUARANTINED_MAX: usize = 100;
+
     /// The number that the next revision gets. Above all that are kept: the current one need not be the newest.
     pub fn next_revision(&self) -> DeploymentRevision {
         let newest = self.history.get_max().map(|(revision, _)| *revision);

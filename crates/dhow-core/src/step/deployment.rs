@@ -6,8 +6,8 @@ use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
 use super::{
-    callers, cluster, completed, conflicted, files, jobs, quarantine, replicas, restart, rollout, runs,
-    service, settings, sources, stages, stopped, volumes,
+    callers, cluster, completed, conflicted, files, jobs, places, quarantine, rebalance, replicas, restart,
+    rollout, runs, scaling, service, settings, sources, stages, stopped, volumes,
 };
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
@@ -71,6 +71,18 @@ pub(super) fn apply(
         DeploymentCommand::Stop { .. } | DeploymentCommand::Start { .. } => {
             stopped::apply(state, command, sink)
         }
+        DeploymentCommand::Rebalance { moves, .. } => rebalance::apply(state, moves),
+        DeploymentCommand::Hold {
+            deployment,
+            changes,
+            span,
+            author,
+        } => scaling::hold(state, deployment, changes, (*span, author), sink),
+        DeploymentCommand::EndHold {
+            deployment,
+            services,
+            author,
+        } => scaling::end_hold(state, deployment, services, author, sink),
         DeploymentCommand::Suspending {
             for_ms,
             until_unix_secs,
@@ -170,7 +182,9 @@ pub(super) fn check_asked(state: &State, spec: &DeploymentSpec) -> Result<(), Re
     check_spec(spec)?;
     callers::check_level(state, spec)?;
     jobs::check_level(state, spec)?;
+    places::check_level(state, spec)?;
     stages::check_level(state, spec)?;
+    scaling::check_level(state, spec)?;
     volumes::check_level(state, spec)?;
     files::check_level(state, spec)
 }
@@ -300,6 +314,7 @@ pub(super) fn fresh(name: &DeploymentName) -> Deployment {
         source: None,
         completed: OrdMap::new(),
         contents: OrdMap::new(),
+        quarantined: OrdMap::new(),
         suspended: None,
     }
 }
@@ -402,6 +417,7 @@ pub(super) fn turn_services(
             service.removing = true;
         }
     }
+    places::note_shunned(state, &deployment, &spec);
     state
         .deployments
         .insert(deployment.name.clone(), Arc::new(deployment));
@@ -465,6 +481,7 @@ fn scale(
     let mut checked = Vec::with_capacity(changes.len());
     for change in changes {
         let id = service_in(state, &deployment, &change.service)?;
+        scaling::refuse_adaptive(state, id, change)?;
         checked.push((id, role_to_scale(state, id, change)?, change.replicas));
         sources::check_scale(state, &deployment, id)?;
     }
@@ -497,7 +514,7 @@ fn scale(
     })
 }
 
-fn role_to_scale(state: &State, id: ServiceId, change: &ScaleChange) -> Result<RoleId, Refused> {
+pub(super) fn role_to_scale(state: &State, id: ServiceId, change: &ScaleChange) -> Result<RoleId, Refused> {
     let service = state.service(id).ok_or(Missing::ServiceId(id))?;
     let name = || change.service.clone();
     if change.replicas > State::REPLICAS_PER_SERVICE_MAX {

@@ -70,6 +70,9 @@ pub(super) fn apply(
         | DeploymentCommand::StartRun { .. }
         | DeploymentCommand::Steer { .. }
         | DeploymentCommand::BindVolume { .. }
+        | DeploymentCommand::Rebalance { .. }
+        | DeploymentCommand::Hold { .. }
+        | DeploymentCommand::EndHold { .. }
         | DeploymentCommand::Suspending { .. } => Ok(Outcome::Done),
     }
 }

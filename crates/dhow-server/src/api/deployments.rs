@@ -1,9 +1,12 @@
 //! `/deployments`: what there is, and changes of it. A new one comes in by [`super::deploy`].
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use dhow_core::command::{Command, DeploymentCommand, ScaleChange};
 use dhow_core::ids::{DeploymentName, DeploymentRevision, NameError, RoleName, ServiceName};
+use dhow_core::spec::TimeSpan;
 use dhow_core::step::rollback_target;
 use dhow_wire::api::{
     Deployed, Explanation, HistoryEntry, RestartRequest, RollbackRequest, ScaleItem, ScaleRequest,
@@ -177,7 +180,9 @@ pub(super) async fn remove(
     State(context): State<Context>,
     Path(name): Path<String>,
     caller: Caller,
+    scope: Scope,
 ) -> Answer<Json<WriteDone>> {
+    scope.check_whole()?;
     let deployment = known_name(&name)?;
     let command = Command::Deployment(DeploymentCommand::Remove { deployment });
     write(&context, command, &caller, &[]).await
@@ -211,16 +216,43 @@ pub(super) async fn scale(
     body: extract::Json<ScaleRequest>,
 ) -> Answer<Json<WriteDone>> {
     let deployment = known_name(&name)?;
-    if !(1..=SCALE_CHANGES_MAX).contains(&body.value.changes.len()) {
+    let author = caller.author().await;
+    let command = scaling(deployment, &body.value, author)?;
+    let command = Command::Deployment(suspend.around(&context, &caller, command).await?);
+    write(&context, command, &caller, &body.bytes).await
+}
+
+/// What a scale asks for: other counts, other counts for a while, or the end of that.
+fn scaling(deployment: DeploymentName, asked: &ScaleRequest, author: Arc<str>) -> Answer<DeploymentCommand> {
+    let ScaleRequest {
+        changes,
+        hold_ms,
+        release,
+    } = asked;
+    let is_one = changes.is_empty() != release.is_empty() && (release.is_empty() || hold_ms.is_none());
+    if !is_one || changes.len().max(release.len()) > SCALE_CHANGES_MAX || *hold_ms == Some(0) {
         return Err(ApiProblem::invalid(format!(
-            "a scale has 1 to {SCALE_CHANGES_MAX} changes"
+            "a scale has 1 to {SCALE_CHANGES_MAX} `changes`, with `hold_ms` above 0 or without, or it has `release` alone"
         )));
     }
-    let changes = body.value.changes.iter().map(change).collect::<Answer<_>>()?;
-    let command = DeploymentCommand::Scale { deployment, changes };
-    let command = suspend.around(&context, &caller, command).await?;
-    let command = Command::Deployment(command);
-    write(&context, command, &caller, &body.bytes).await
+    let changes = changes.iter().map(change).collect::<Answer<_>>()?;
+    if !release.is_empty() {
+        let services = release.iter().map(|name| checked(ServiceName::new(name)));
+        return Ok(DeploymentCommand::EndHold {
+            deployment,
+            services: services.collect::<Answer<_>>()?,
+            author,
+        });
+    }
+    Ok(match hold_ms {
+        Some(ms) => DeploymentCommand::Hold {
+            deployment,
+            changes,
+            span: TimeSpan::from_millis(*ms),
+            author,
+        },
+        None => DeploymentCommand::Scale { deployment, changes },
+    })
 }
 
 fn change(item: &ScaleItem) -> Answer<ScaleChange> {

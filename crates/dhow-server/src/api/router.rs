@@ -21,8 +21,8 @@ use super::forward::OfLeader;
 use super::problem::ApiProblem;
 use super::{
     audit, body, cluster, crons, deploy, deployments, events, exec, forward, health, images, internal, logs,
-    metrics, net_check, nodes, openapi, past, plan, progress, replicas, rollouts, secrets, sources, tokens,
-    volumes, worker_ca, worker_tokens,
+    metrics, net_check, nodes, openapi, past, plan, progress, rebalance, registries, replicas, rollouts,
+    secrets, sources, tokens, upgrade, volumes, worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
 use crate::gateway::{NodeGateway, worker_poll_routes, worker_routes};
@@ -215,20 +215,23 @@ fn of_cluster() -> OpenApiRouter<Context> {
     OpenApiRouter::new()
         .routes(routes!(cluster::add))
         .routes(routes!(cluster::remove))
+        .routes(routes!(upgrade::check))
         .routes(routes!(worker_ca::rotate))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::show, nodes::remove))
         .routes(routes!(nodes::drain))
         .routes(routes!(nodes::undrain))
         .routes(routes!(nodes::label))
-        .routes(routes!(deployments::remove))
         .routes(routes!(deployments::stop))
         .routes(routes!(deployments::start))
+        .routes(routes!(rebalance::plan, rebalance::begin))
         .routes(routes!(rollouts::steer))
         .routes(routes!(crons::list))
         .routes(routes!(crons::start))
         .routes(routes!(secrets::list))
         .routes(routes!(secrets::set, secrets::remove))
+        .routes(routes!(registries::list))
+        .routes(routes!(registries::login, registries::logout))
         .routes(routes!(sources::list))
         .routes(routes!(sources::set, sources::remove))
         .routes(routes!(sources::sync))
@@ -242,7 +245,7 @@ fn of_cluster() -> OpenApiRouter<Context> {
 /// The same about the deployment that the path names: what a build server does with its own.
 fn of_one_named() -> OpenApiRouter<Context> {
     OpenApiRouter::new()
-        .routes(routes!(deployments::show))
+        .routes(routes!(deployments::show, deployments::remove))
         .routes(routes!(deployments::scale))
         .routes(routes!(deployments::restart))
         .routes(routes!(deployments::rollback))
@@ -325,7 +328,10 @@ async fn guard(
             return refusal(problem);
         }
     };
-    let scope = access.scope(&principal);
+    let scope = match access.scope(&principal) {
+        Ok(scope) => scope,
+        Err(problem) => return refusal(problem),
+    };
     if let Err(problem) = reach.check(&scope, &mut request).await {
         return problem.into_response();
     }

@@ -3,12 +3,13 @@
 use clap::Parser;
 use dhow_cli::target::NamedTarget;
 use dhow_cli::{
-    cron, deploy, explain, history, node, plan, ps, restart, rm, rollback, rollout, scale, start, status,
-    stop,
+    cron, deploy, explain, history, node, plan, ps, rebalance, restart, rm, rollback, rollout, scale, start,
+    status, stop,
 };
 use dhow_core::command::ApplyReason;
 use dhow_core::ids::{DeploymentName, NodeId, Revision};
 use dhow_core::rollout::Figures;
+use dhow_core::scaler::Load;
 use dhow_core::spec::TimeSpan;
 
 use super::node_shape::NodeShape;
@@ -50,6 +51,11 @@ pub(super) enum Action {
         service: NamedTarget,
         figures: Figures,
     },
+    /// What nodes tell of an adaptive service from now on.
+    Load {
+        service: NamedTarget,
+        load: Load,
+    },
     Token(TokenAction),
     Check,
 }
@@ -65,6 +71,7 @@ pub(super) enum Verb {
     Scale(scale::Args),
     Stop(stop::Args),
     Start(start::Args),
+    Rebalance(rebalance::Args),
     Restart(restart::Args),
     Rm(rm::Args),
     History(history::Args),

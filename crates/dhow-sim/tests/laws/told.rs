@@ -54,6 +54,8 @@ impl ChangeSink for Said {
                 | DeploymentChange::Removed
                 | DeploymentChange::Conflicted { .. }
                 | DeploymentChange::Steered { .. }
+                | DeploymentChange::Held { .. }
+                | DeploymentChange::HoldEnded { .. }
                 | DeploymentChange::HeldBack { .. }
                 | DeploymentChange::Suspended { .. }
                 | DeploymentChange::SuspensionOver

@@ -74,6 +74,9 @@ fn subject(command: &DeploymentCommand) -> Option<&DeploymentName> {
         | DeploymentCommand::Stop { .. }
         | DeploymentCommand::Start { .. }
         | DeploymentCommand::BindVolume { .. }
+        | DeploymentCommand::Rebalance { .. }
+        | DeploymentCommand::Hold { .. }
+        | DeploymentCommand::EndHold { .. }
         | DeploymentCommand::Suspending { .. } => None,
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use dhow_core::amount::Amount;
 use dhow_core::command::{
     AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, JobCommand,
-    ManifestSpec, NodeCommand, Placement, PlanCommand, RequestId, RolloutAction, ScaleChange, StopReason,
+    ManifestSpec, NodeCommand, Placement, PlanCommand, ReplicaMove, RequestId, RolloutAction, ScaleChange,
+    StopReason,
 };
 use dhow_core::ids::{
     DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleId, RoleName,
@@ -14,7 +15,8 @@ use dhow_core::ids::{
 };
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
 use dhow_core::rollout::{Counted, Figures, Judgement, Verdict};
-use dhow_core::spec::DeploymentSpec;
+use dhow_core::scaler::{Load, Resize};
+use dhow_core::spec::{DeploymentSpec, TimeSpan};
 use dhow_core::state::{
     ApiRole, ApiToken, Drain, ManifestVersion, NodeInfo, NodeRole, Request, RunEnd, RunOutcome, ScheduleRun,
     State, Stopped,
@@ -44,10 +46,10 @@ variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
     Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer, Stop, Start,
-    BindVolume, Suspending);
+    BindVolume, Rebalance, Hold, EndHold, Suspending);
 variants!(plan_name, PLAN, PlanCommand:
     Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired,
-    TrySettings, AdoptSettings, Job, JudgeCanary);
+    TrySettings, AdoptSettings, Job, JudgeCanary, Resize);
 variants!(agent_name, AGENT, AgentCommand: Report, Inventory);
 
 pub fn name_of(command: &Command) -> &'static str {
@@ -389,6 +391,15 @@ fn deployment() -> Vec<DeploymentCommand> {
             action: RolloutAction::Abort,
             author: "operator".into(),
         },
+    ]
+    .into_iter()
+    .chain(since_level_six())
+    .collect()
+}
+
+/// What came with feature level 6.
+fn since_level_six() -> Vec<DeploymentCommand> {
+    vec![
         DeploymentCommand::Stop {
             deployment: shop(),
             service: Some(web()),
@@ -406,6 +417,29 @@ fn deployment() -> Vec<DeploymentCommand> {
             volume: "data".into(),
             node: NodeId(2),
             kept: true,
+        },
+        DeploymentCommand::Rebalance {
+            moves: vec![ReplicaMove {
+                replica: key(2),
+                from: NodeId(3),
+                to: NodeId(4),
+            }],
+            author: "operator".into(),
+        },
+        DeploymentCommand::Hold {
+            deployment: shop(),
+            changes: vec![ScaleChange {
+                service: web(),
+                role: None,
+                replicas: 4,
+            }],
+            span: TimeSpan::from_secs(3_600),
+            author: "operator".into(),
+        },
+        DeploymentCommand::EndHold {
+            deployment: shop(),
+            services: vec![web()],
+            author: "operator".into(),
         },
         DeploymentCommand::Suspending {
             for_ms: 3_600_000,
@@ -497,6 +531,23 @@ fn plan() -> Vec<PlanCommand> {
             service,
             generation,
             judgement: judgement(),
+        },
+        PlanCommand::Resize {
+            service,
+            generation,
+            resize: Resize {
+                from: 2,
+                to: 5,
+                load: Load {
+                    cpu_milli: 900,
+                    memory_bytes: 1 << 30,
+                    requests_milli: 412_500,
+                    in_flight: 31,
+                    waiting: 0,
+                    is_whole: true,
+                },
+                most: 5,
+            },
         },
     ]
 }

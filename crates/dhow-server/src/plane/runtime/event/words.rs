@@ -184,6 +184,13 @@ fn deployment(state: &State, name: &DeploymentName, change: &DeploymentChange<'_
             service: service.cloned(),
             ..of(steered(*action)).with_message(format!("by {author}"))
         },
+        DeploymentChange::Held { changes, span, by } => {
+            of(EventKind::ScaleHeld).with_message(format!("{} for {span}, by {by}", scaled(changes)))
+        }
+        DeploymentChange::HoldEnded { services, by } => {
+            let names: Vec<&str> = services.iter().map(|name| name.as_str()).collect();
+            of(EventKind::ScaleHoldEnded).with_message(format!("{}, by {by}", names.join(", ")))
+        }
         DeploymentChange::HeldBack { revision, cause } => of(EventKind::HeldBack).with_message(format!(
             "revision {revision} was just this and was taken back: {cause}"
         )),
@@ -258,6 +265,9 @@ fn service(state: &State, id: ServiceId, change: &ServiceChange<'_>) -> Option<E
         ServiceChange::SettingsAdopted => Some(of(EventKind::SettingsAdopted)),
         ServiceChange::CanaryJudged(judgement) => {
             Some(of(EventKind::CanaryJudged).with_message(judgement.to_string()))
+        }
+        ServiceChange::Resized { resize, called } => {
+            Some(of(EventKind::Resized).with_message(resize.words(called)))
         }
         ServiceChange::GenerationOpened | ServiceChange::Removed => None,
     }
