@@ -100,81 +100,9 @@ fn a_repository_is_followed() {
         .ends_with(0)
         .says(&[&format!("at {}", &first[..12])]);
 
-    // The source wins, unless it is suspended.
-    daemon
-        .dhow(&["scale", "shop/it=2"])
-        .ends_with(4)
-        .says(&["comes from the source `shop`", "--suspend 1h"]);
-    daemon
-        .dhow(&["rm", "shop"])
-        .ends_with(4)
-        .says(&["dhow source rm shop"]);
-    daemon
-        .dhow(&["scale", "shop/it=2", "--suspend", "1h"])
-        .ends_with(0);
-    until("the hand's word counts", || {
-        (daemon.workloads().len() == 2).then_some(())
-    });
-    daemon
-        .dhow(&["status", "shop"])
-        .ends_with(0)
-        .says(&["the source shop is suspended here until"]);
-    daemon
-        .dhow(&["scale", "shop/it=1", "--suspend", "1s"])
-        .ends_with(0);
-    until("the source's word counts again by itself", || {
-        let status = daemon.dhow(&["status", "shop", "--json"]).ends_with(0).json();
-        status["source"]["suspended_until_unix_secs"]
-            .is_null()
-            .then_some(())
-    });
-
-    // A forced push waits for a yes, and nothing is changed until then.
-    publisher.git(&["commit", "--quiet", "--amend", "-m", "rewritten"]);
-    let forced = publisher.publish(&[("shop", Service::sleeper()), ("blog", Service::sleeper())]);
-    daemon
-        .dhow(&["source", "sync", "shop"])
-        .ends_with(4)
-        .says(&["was rewritten", "dhow source accept"]);
-    daemon
-        .dhow(&["status", "shop"])
-        .ends_with(0)
-        .says(&["the source shop brings nothing", "was rewritten"]);
-    assert_eq!(daemon.workloads().len(), 1);
-    daemon
-        .dhow(&["source", "accept", "shop", "--version", "9"])
-        .ends_with(4);
-    daemon.dhow(&["source", "accept", "shop"]).ends_with(0);
-    until("what was accepted runs", || {
-        (daemon.workloads().len() == 2).then_some(())
-    });
-    let listed = daemon.dhow(&["source", "ls", "--json"]).ends_with(0).json();
-    assert_eq!(listed[0]["commit"], forced.as_str());
-
-    // A bad commit is taken back, and neither it nor the same in the next one is applied again.
-    let bad = Service::shell("exit 1");
-    publisher.publish(&[("shop", bad.clone()), ("blog", Service::sleeper())]);
-    daemon.dhow(&["source", "sync", "shop"]).ends_with(0);
-    until("it is taken back", || {
-        let status = daemon.dhow(&["status", "shop", "--json"]).ends_with(0).json();
-        (status["state"] == "reverted").then_some(())
-    });
-    let reverted = daemon.dhow(&["status", "shop", "--json"]).ends_with(0).json();
-    publisher.publish(&[
-        ("shop", bad),
-        ("blog", Service::sleeper()),
-        ("wiki", Service::sleeper()),
-    ]);
-    daemon.dhow(&["source", "sync", "shop"]).ends_with(0);
-    until("the rest of the next one runs", || {
-        (daemon.workloads().len() == 3).then_some(())
-    });
-    let status = daemon.dhow(&["status", "shop", "--json"]).ends_with(0).json();
-    assert_eq!(
-        (&status["state"], &status["revision"]),
-        (&reverted["state"], &reverted["revision"])
-    );
-
+    wins(&daemon);
+    rewritten(&daemon, &publisher);
+    taken_back(&daemon, &publisher);
     called(&daemon, &publisher, &url, key);
 
     // What would remove most of it waits as well.
@@ -226,4 +154,85 @@ fn called(daemon: &Daemon, publisher: &Publisher<'_>, url: &str, key: &str) {
         let status = daemon.dhow(&["status", "shop", "--json"]).ends_with(0).json();
         (status["state"] == "stable").then_some(())
     });
+}
+
+/// The source wins, unless it is suspended.
+fn wins(daemon: &Daemon) {
+    daemon
+        .dhow(&["scale", "shop/it=2"])
+        .ends_with(4)
+        .says(&["comes from the source `shop`", "--suspend 1h"]);
+    daemon
+        .dhow(&["rm", "shop"])
+        .ends_with(4)
+        .says(&["dhow source rm shop"]);
+    daemon
+        .dhow(&["scale", "shop/it=2", "--suspend", "1h"])
+        .ends_with(0);
+    until("the hand's word counts", || {
+        (daemon.workloads().len() == 2).then_some(())
+    });
+    daemon
+        .dhow(&["status", "shop"])
+        .ends_with(0)
+        .says(&["the source shop is suspended here until"]);
+    daemon
+        .dhow(&["scale", "shop/it=1", "--suspend", "1s"])
+        .ends_with(0);
+    until("the source's word counts again by itself", || {
+        let status = daemon.dhow(&["status", "shop", "--json"]).ends_with(0).json();
+        status["source"]["suspended_until_unix_secs"]
+            .is_null()
+            .then_some(())
+    });
+}
+
+/// A forced push waits for a yes, and nothing is changed until then.
+fn rewritten(daemon: &Daemon, publisher: &Publisher<'_>) {
+    publisher.git(&["commit", "--quiet", "--amend", "-m", "rewritten"]);
+    let forced = publisher.publish(&[("shop", Service::sleeper()), ("blog", Service::sleeper())]);
+    daemon
+        .dhow(&["source", "sync", "shop"])
+        .ends_with(4)
+        .says(&["was rewritten", "dhow source accept"]);
+    daemon
+        .dhow(&["status", "shop"])
+        .ends_with(0)
+        .says(&["the source shop brings nothing", "was rewritten"]);
+    assert_eq!(daemon.workloads().len(), 1);
+    daemon
+        .dhow(&["source", "accept", "shop", "--version", "9"])
+        .ends_with(4);
+    daemon.dhow(&["source", "accept", "shop"]).ends_with(0);
+    until("what was accepted runs", || {
+        (daemon.workloads().len() == 2).then_some(())
+    });
+    let listed = daemon.dhow(&["source", "ls", "--json"]).ends_with(0).json();
+    assert_eq!(listed[0]["commit"], forced.as_str());
+}
+
+/// A bad commit is taken back, and neither it nor the same in the next one is applied again.
+fn taken_back(daemon: &Daemon, publisher: &Publisher<'_>) {
+    let bad = Service::shell("exit 1");
+    publisher.publish(&[("shop", bad.clone()), ("blog", Service::sleeper())]);
+    daemon.dhow(&["source", "sync", "shop"]).ends_with(0);
+    until("it is taken back", || {
+        let status = daemon.dhow(&["status", "shop", "--json"]).ends_with(0).json();
+        (status["state"] == "reverted").then_some(())
+    });
+    let reverted = daemon.dhow(&["status", "shop", "--json"]).ends_with(0).json();
+    publisher.publish(&[
+        ("shop", bad),
+        ("blog", Service::sleeper()),
+        ("wiki", Service::sleeper()),
+    ]);
+    daemon.dhow(&["source", "sync", "shop"]).ends_with(0);
+    until("the rest of the next one runs", || {
+        (daemon.workloads().len() == 3).then_some(())
+    });
+    let status = daemon.dhow(&["status", "shop", "--json"]).ends_with(0).json();
+    assert_eq!(
+        (&status["state"], &status["revision"]),
+        (&reverted["state"], &reverted["revision"])
+    );
 }

@@ -55,8 +55,8 @@ pub(in crate::step) fn apply_set(
     if set.why == ApplyReason::SuspensionOver && !is_over(state, source) {
         return Err(Refused::NotNow("no suspension of it is over"));
     }
-    check_removals(state, set, &work)?;
     check_specs(state, set, &work)?;
+    check_removals(state, set, &work)?;
     let author = set.author();
     for ManifestSpec(spec) in &work.specs {
         let new =
