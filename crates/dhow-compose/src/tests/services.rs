@@ -73,6 +73,10 @@ fn a_check_has_the_defaults_of_compose() {
     assert_eq!((health.interval, health.retries), (TimeSpan::from_secs(90), 5));
     assert!(service("    healthcheck: { disable: true }\n").health.is_none());
     assert!(service("    healthcheck: { test: [NONE] }\n").health.is_none());
+    // As good as nothing written, where the check of the image would stay on.
+    let on = world("services:\n  web:\n    image: a:1\n    healthcheck: { disable: false }\n");
+    assert!(on.deployment().services.values().all(|web| web.health.is_none()));
+    assert!(on.notes()[0].contains("the check of the image itself is not known here"));
 }
 
 #[test]
