@@ -28,6 +28,7 @@ pub mod source_files;
 pub mod start;
 pub mod status;
 pub mod stop;
+pub mod suspend;
 mod table;
 pub mod target;
 pub mod volume;

@@ -19,6 +19,7 @@ mod past;
 mod plan;
 mod progress;
 mod rebalance;
+mod registries;
 mod rollouts;
 mod secrets;
 mod sources;
@@ -50,9 +51,10 @@ pub use past::{PastDifference, PastGap, PastMoment, PastWindow, SpecDifference};
 pub use plan::{DeploymentPlan, PlanChange, PlannedPlacement, PlannedService, PlannedWait};
 pub use progress::{Progress, ProgressOutcome, ProgressResult, PullingProgress, ServiceProgress};
 pub use rebalance::{NodeFigures, PlannedMove, RebalancePlan, RebalanceRequest};
+pub use registries::{LOGIN_CHARS_MAX, RegistryInfo, RegistryLogin};
 pub use rollouts::{RolloutRequest, RolloutStage, RolloutStatus, RolloutVerb};
 pub use secrets::{SECRET_BYTES_MAX, SecretInfo};
-pub use sources::{SourceAddRequest, SourceStatus, SourceSynced};
+pub use sources::{SourceAcceptRequest, SourceAddRequest, SourceStatus, SourceSynced};
 pub use tokens::{
     TOKEN_NAME_CHARS_MAX, TokenCreateRequest, TokenCreated, TokenInfo, TokenKind, TokenRole, WorkerCaRotated,
     WorkerTokenCreateRequest,

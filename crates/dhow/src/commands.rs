@@ -19,6 +19,7 @@ pub mod explain;
 pub mod history;
 pub mod image;
 pub mod listing;
+pub mod login;
 pub mod logs;
 pub mod man;
 pub mod net;
@@ -93,6 +94,8 @@ pub fn run(cli: Cli) -> Exit {
         Command::Cluster(args) if args.is_offline() => offline(host, || cluster::run_offline(args)),
         Command::Cluster(args) => online(host, async |client| cluster::run(args, &client).await),
         Command::Image(args) => online(host, async |client| image::run(args, &client).await),
+        Command::Login(args) => online(host, async |client| login::run(args, &client).await),
+        Command::Logout(args) => online(host, async |client| login::logout(args, &client).await),
         Command::Volume(args) => online(host, async |client| volume::run(args, &client).await),
         Command::Secret(args) => online(host, async |client| secret::run(args, &client).await),
         Command::Source(args) if args.is_offline() => offline(host, || source::run_offline(args)),

@@ -33,6 +33,13 @@ impl Runner {
     /// Watches it until it ends or another thing is wished.
     pub(super) async fn watch_run(&mut self) {
         let mut checks = Checks::new(self.core.machine().healthy);
+        if self
+            .core
+            .spec()
+            .is_some_and(|spec| spec.scale.cold_start().is_some())
+        {
+            checks = checks.of_one_that_is_awaited();
+        }
         let steady_at = self.forgets_at();
         if steady_at <= Instant::now() && self.core.has_failures_to_forget() {
             // The interval ended while it was being started.

@@ -60,7 +60,7 @@ impl Planner<'_> {
             proven,
             proven_since: (proven == count).then_some(since),
             has_endpoints: !view.spec().endpoints.is_empty(),
-            figures: self.cache.figures_of(service.id, view.info.template),
+            figures: self.cache.figures_of(service),
             now: self.now,
         };
         let at = match canary_passage(&look) {

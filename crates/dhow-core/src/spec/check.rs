@@ -28,7 +28,6 @@ mod scale;
 mod storage;
 mod suggest;
 mod texts;
-mod unsupported;
 mod vocabulary;
 mod words;
 mod worker;
@@ -91,5 +90,4 @@ fn check_service(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFind
     places::check(at, spec, findings);
     host::check(at, spec, findings);
     devices::check(at, spec, findings);
-    unsupported::check(at, spec, findings);
 }

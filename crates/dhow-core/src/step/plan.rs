@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use super::{VOLUMES_LEVEL, files, places, replicas, rollout, runs, service, settings, stages};
+use super::{VOLUMES_LEVEL, files, places, replicas, rollout, runs, scaling, service, settings, stages};
 use crate::change::{
     Change, ChangeSink, DeploymentChange, NodeChange, ReplicaChange, ServiceChange, StopCause,
 };
@@ -82,6 +82,11 @@ pub(super) fn apply(
             generation,
             judgement,
         } => return stages::judged(state, (*service, *generation), judgement, sink),
+        PlanCommand::Resize {
+            service,
+            generation,
+            resize,
+        } => return scaling::resize(state, (*service, *generation), resize, sink),
     }
     Ok(Outcome::Done)
 }

@@ -70,7 +70,10 @@ pub(super) fn apply(
         | DeploymentCommand::StartRun { .. }
         | DeploymentCommand::Steer { .. }
         | DeploymentCommand::BindVolume { .. }
-        | DeploymentCommand::Rebalance { .. } => Ok(Outcome::Done),
+        | DeploymentCommand::Rebalance { .. }
+        | DeploymentCommand::Hold { .. }
+        | DeploymentCommand::EndHold { .. }
+        | DeploymentCommand::Suspending { .. } => Ok(Outcome::Done),
     }
 }
 

@@ -230,9 +230,8 @@ fn stop(lab: &mut Lab, name: u8, of: Option<u8>, stops: bool) {
 fn calls(lab: &mut Lab, errors: u64) {
     let counted = |requests, errors| Counted { requests, errors };
     let services = lab.state.services.values();
-    let canaries = services.filter(|service| service.canary_base().is_some());
-    lab.figures = canaries
-        .filter_map(|service| Some((service.id, service.target_info()?.template)))
+    lab.figures = services
+        .filter_map(|service| Some((service.id, service.canary_base()?)))
         .map(|key| {
             let figures = Figures {
                 canary: counted(400, errors),

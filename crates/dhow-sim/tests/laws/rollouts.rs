@@ -192,7 +192,7 @@ fn rebalance(lab: &mut Lab) {
 
 fn calls(lab: &mut Lab, errors: u64) {
     let service = lab.state.service_named(&shop(), &web()).expect("it was deployed");
-    let Some(info) = service.target_info().filter(|_| service.canary_base().is_some()) else {
+    let Some(base) = service.canary_base() else {
         return;
     };
     let figures = Figures {
@@ -205,7 +205,7 @@ fn calls(lab: &mut Lab, errors: u64) {
             errors: 30,
         },
     };
-    lab.figures.insert((service.id, info.template), figures);
+    lab.figures.insert((service.id, base), figures);
 }
 
 /// Lets time pass in small steps and looks after each.

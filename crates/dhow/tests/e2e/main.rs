@@ -17,6 +17,7 @@ mod failures;
 mod faults;
 mod files;
 mod fuzz;
+mod git_source;
 #[path = "../../../dhow-server/tests/raft/history.rs"]
 mod history;
 mod ingress;
@@ -37,6 +38,7 @@ mod placement;
 mod raft;
 mod remote;
 mod rollouts;
+mod scaling;
 mod sources;
 mod static_mode;
 mod support;

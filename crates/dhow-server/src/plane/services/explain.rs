@@ -15,7 +15,7 @@ use super::replicas::{DONE_BEFORE, UNSEEN, done_before, measured, started_unix_s
 use super::select::{NoSuchName, Subject, subject};
 use super::sum::{ServiceSum, is_current};
 use super::wall_times::WallTimes;
-use super::{callers, files};
+use super::{callers, files, scaling};
 use crate::clock::shown_utc;
 use crate::plane::cron::{self, Outlook};
 use crate::plane::runtime::Observed;
@@ -50,6 +50,7 @@ pub(super) fn explain(
         let outlook = cron::outlook(state, service, times.now_unix_secs());
         explanation.lines.extend(outlook.into_iter().flat_map(schedule));
         explanation.lines.extend(runs(times, service));
+        explanation.lines.extend(scaling::lines(times, observed, service));
         explanation.lines.extend(callers::lines(state, service));
         let named = Some(service.key.service.as_str());
         explanation.lines.extend(files::notes(state, deployment, named));
@@ -288,7 +289,7 @@ fn lines_of(told: &ExplainedReplica, replica: &Replica, lasted: &str, is_old: bo
 }
 
 /// A time as people say it.
-fn span(secs: i64) -> String {
+pub(super) fn span(secs: i64) -> String {
     match secs {
         ..120 => format!("{secs} s"),
         120..7_200 => format!("{} min", secs / 60),

@@ -2,7 +2,7 @@
 
 use dhow_cli::endpoints::Viewpoint;
 use dhow_cli::node::{self, DrainArgs, DrainEnd, ShownDrain};
-use dhow_cli::target::{ScaleTarget, Target};
+use dhow_cli::target::{NamedTarget, ScaleTarget, Target};
 use dhow_cli::{
     ERROR, Shown, cron, explain, history, plan, ps, rebalance, restart, rm, rollback, rollout, scale, start,
     status, stop,
@@ -67,7 +67,7 @@ impl Runner {
     pub(super) fn verb(&mut self, verb: &Verb, input: &[String]) -> Result<Answer, String> {
         check(verb)?;
         Ok(match verb {
-            Verb::Deploy(args) => self.deploy(joined(input), args.force),
+            Verb::Deploy(args) => self.deploy(joined(input), args.force, args.suspend.secs()),
             Verb::Plan(plan::Args {
                 what: Some(plan::What::Rebalance(args)),
                 ..
@@ -81,7 +81,11 @@ impl Runner {
             Verb::Scale(args) => {
                 let mut said = Ok(Vec::new());
                 for (deployment, targets) in args.by_deployment() {
-                    said = said.and_then(|said| self.scale(deployment, &targets, said));
+                    let how = (args.hold, args.suspend.secs());
+                    said = said.and_then(|said| self.scale((deployment, &targets), how, said));
+                }
+                for target in args.releases() {
+                    said = said.and_then(|said| self.release(target, said));
                 }
                 said
             }
@@ -101,6 +105,7 @@ impl Runner {
                     author: "user".into(),
                     wall_unix_secs: self.wall_unix_secs(),
                 };
+                let command = self.suspending(args.suspend.secs(), command);
                 let deployed = self.deployed(&args.deployment, command);
                 deployed.map(|deployed| lines(&rollback::said(args.to, &deployed)))
             }
@@ -262,8 +267,8 @@ impl Runner {
 
     fn scale(
         &mut self,
-        deployment: &DeploymentName,
-        targets: &[&ScaleTarget],
+        (deployment, targets): (&DeploymentName, &[&ScaleTarget]),
+        (hold, suspend_secs): (Option<TimeSpan>, Option<u64>),
         mut said: Vec<String>,
     ) -> Answer {
         let changes = targets.iter().map(|target| ScaleChange {
@@ -271,11 +276,31 @@ impl Runner {
             role: target.role.clone(),
             replicas: target.replicas,
         });
-        self.ask(DeploymentCommand::Scale {
-            deployment: deployment.clone(),
-            changes: changes.collect(),
+        let (deployment, changes) = (deployment.clone(), changes.collect());
+        let command = match hold {
+            None => DeploymentCommand::Scale { deployment, changes },
+            Some(span) => DeploymentCommand::Hold {
+                deployment,
+                changes,
+                span,
+                author: "user".into(),
+            },
+        };
+        self.ask(self.suspending(suspend_secs, command))?;
+        said.extend(targets.iter().map(|target| scale::said(target, hold)));
+        Ok(said)
+    }
+
+    fn release(&mut self, target: &NamedTarget, mut said: Vec<String>) -> Answer {
+        let Ok(service) = ServiceName::new(&target.name) else {
+            return Ok(said);
+        };
+        self.ask(DeploymentCommand::EndHold {
+            deployment: target.deployment.clone(),
+            services: vec![service],
+            author: "user".into(),
         })?;
-        said.extend(targets.iter().map(|target| scale::said(target)));
+        said.push(scale::said_released(target));
         Ok(said)
     }
 

@@ -83,7 +83,7 @@ pub(super) const BLOCKS: &[Block] = &[
     },
     Block {
         name: "targets",
-        text: "What adaptive scaling aims at.",
+        text: "What adaptive scaling aims at, for each replica. What calls for the most counts.",
         fields: parts::TARGETS,
     },
     Block {

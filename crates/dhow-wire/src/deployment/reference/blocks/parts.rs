@@ -111,7 +111,7 @@ pub(super) const SCALE: &[Field] = &[
         "mode",
         Kind::Words(&["fixed", "manual", "adaptive"]),
         "required",
-        "`manual` is set by `dhow scale`; `adaptive` is not in this version.",
+        "`manual` is set by `dhow scale`, `adaptive` by the load.",
     ),
     row(
         "replicas",
@@ -119,16 +119,43 @@ pub(super) const SCALE: &[Field] = &[
         "",
         "The count, of `fixed`.",
     ),
-    row("min", Kind::Integer(0, 1000000), "", "Of `adaptive`."),
-    row("max", Kind::Integer(0, 1000000), "", "Of `adaptive`."),
-    row("cooldown", Kind::Duration, "", "Of `adaptive`."),
-    row("targets", Kind::Block("targets"), "", "Of `adaptive`."),
+    row(
+        "min",
+        Kind::Integer(0, 1000000),
+        "",
+        "Of `adaptive`: never fewer.",
+    ),
+    row("max", Kind::Integer(0, 1000000), "", "Of `adaptive`: never more."),
+    row(
+        "cooldown",
+        Kind::Duration,
+        "30s",
+        "Of `adaptive`: fewer only where nothing called for more for so long.",
+    ),
+    row(
+        "targets",
+        Kind::Block("targets"),
+        "",
+        "Of `adaptive`: what each replica is to have, at least one of them.",
+    ),
+    row(
+        "cold_start",
+        Kind::Duration,
+        "",
+        "With `min: 0`: how long a request waits for the first replica; 30s where it is left out.",
+    ),
 ];
 
 pub(super) const TARGETS: &[Field] = &[
-    row("cpu", Kind::Number, "", "Percent."),
-    row("memory", Kind::Number, "", "Percent."),
-    row("rps", Kind::Number, "", "Requests a second."),
+    row("cpu", Kind::Number, "", "Percent of `resources.cpu`."),
+    row("memory", Kind::Number, "", "Percent of `resources.memory`."),
+    row("rps", Kind::Number, "", "Requests a second, over all endpoints."),
+    row(
+        "in_flight",
+        Kind::Number,
+        "",
+        "Requests and connections under way at a time.",
+    ),
 ];
 
 pub(super) const DEPENDS: &[Field] = &[
