@@ -15,6 +15,7 @@ DELETE /api/v1/nodes/{id}
 DELETE /api/v1/secrets/{name}
 DELETE /api/v1/sources/{name}
 DELETE /api/v1/tokens/{id}
+DELETE /api/v1/volumes/{deployment}/{name}
 GET /api/v1/cluster
 GET /api/v1/cluster/backup
 GET /api/v1/crons
@@ -38,6 +39,8 @@ GET /api/v1/rollouts
 GET /api/v1/secrets
 GET /api/v1/sources
 GET /api/v1/tokens
+GET /api/v1/volumes
+GET /api/v1/volumes/{deployment}/{name}/content
 GET /health
 GET /metrics
 GET /ready
@@ -62,11 +65,13 @@ POST /api/v1/plan
 POST /api/v1/sources/{name}/sync
 POST /api/v1/tokens
 POST /api/v1/tokens/workers
+POST /api/v1/volumes/{deployment}/{name}/home
 POST /api/v1/workers/poll
 POST /api/v1/workers/register
 POST /api/v1/workers/status
 PUT /api/v1/secrets/{name}
 PUT /api/v1/sources/{name}
+PUT /api/v1/volumes/{deployment}/{name}/content
 ";
 
 fn operations(document: &Value) -> Vec<(String, &Value)> {
