@@ -153,7 +153,8 @@ fn note(run: &mut DryRun, copy: &State, spec: &DeploymentSpec, command: &PlanCom
         | PlanCommand::Job(_)
         | PlanCommand::TrySettings { .. }
         | PlanCommand::AdoptSettings { .. }
-        | PlanCommand::JudgeCanary { .. } => {}
+        | PlanCommand::JudgeCanary { .. }
+        | PlanCommand::Resize { .. } => {}
     }
 }
 

@@ -17,6 +17,7 @@ mod plain;
 mod refresh;
 mod removal;
 mod report;
+mod rules;
 mod service;
 mod settings;
 mod settled;
@@ -26,10 +27,10 @@ mod system;
 mod together;
 mod view;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command::PlanCommand;
-use crate::ids::{DeploymentName, ReplicaKey, ServiceId};
+use crate::ids::{DeploymentName, NodeId, ReplicaKey, ServiceId};
 use crate::state::State;
 use crate::time::ClusterTime;
 
@@ -66,6 +67,7 @@ pub fn plan_next(state: &State, cache: &mut PlanCache, now: ClusterTime) -> Plan
         failed: BTreeSet::new(),
         moving: BTreeSet::new(),
         plain: None,
+        placed: BTreeMap::new(),
         homes: together::Homes::new(),
     };
     for service in due {
@@ -101,6 +103,8 @@ struct Planner<'a> {
     moving: BTreeSet<ReplicaKey>,
     /// Looked up once a replica is placed.
     plain: Option<plain::PlainNodes>,
+    /// Where this plan has placed replicas, of services that rules of others or their own are about.
+    placed: BTreeMap<ServiceId, Vec<NodeId>>,
     homes: together::Homes,
 }
 

@@ -13,6 +13,8 @@ mod health;
 mod ip_range;
 mod jobs;
 pub mod json_text;
+mod label_rule;
+mod neighbour;
 mod percent;
 mod placement;
 pub mod policy;
@@ -42,6 +44,8 @@ pub use files::{
 pub use health::{Backoff, Check, HealthSpec, RestartPolicy, RestartSpec, StopSpec};
 pub use ip_range::{IpRange, IpRangeError};
 pub use jobs::{Concurrency, InitStep, JobSpec, Missed};
+pub use label_rule::{Comparison, LabelRule, LabelRuleError, LabelTest};
+pub use neighbour::Neighbour;
 pub use percent::{Percent, PercentError};
 pub use placement::{Affinity, AffinityMode, NodeMode, NodeSelector, Platform, Reschedule};
 pub use policy::Policy;

@@ -17,6 +17,7 @@ mod registry;
 mod replica;
 mod rollout;
 mod runs;
+mod scaling;
 mod service;
 mod settings;
 mod stopped;
@@ -32,18 +33,20 @@ pub use assignment::{Assigned, AssignedReplica, AssignmentChange, Assignments};
 pub use branch::Branch;
 pub use clock_marks::{ClockMark, ClockMarks};
 pub use completed::CompletedWork;
-pub use deployment::{Deployment, Phase, RevisionOutcome, RevisionRecord};
+pub use deployment::{Deployment, Phase, Quarantined, RevisionOutcome, RevisionRecord, Suspension};
 pub use ended::EndedReplica;
 pub use failed_on::FailedOn;
 pub use hash::StateHash;
 pub use node::{Drain, DrainRules, InternalTokenMark, Liveness, Node, NodeInfo, NodeRole, Session, Taken};
 pub use node_ids::NodeIds;
 pub use registry::{
-    EarlierSecret, ManifestVersion, Request, RequestRecord, Secret, Source, SourceSettings, Token,
+    EarlierSecret, ManifestVersion, RemoteKind, RemoteSource, Request, RequestRecord, Secret, Source,
+    SourceSettings, Token,
 };
 pub use replica::{Replica, Wanted};
 pub use rollout::{Rollout, Stage};
 pub use runs::{DueSpan, DueTimes, RunEnd, RunOutcome, ScheduleRun};
+pub use scaling::{ScaleHold, Scaling};
 pub use service::{GenerationInfo, Service};
 pub use settings::{NextSettings, Trial};
 pub use stopped::Stopped;

@@ -209,9 +209,23 @@ const FORM_SIX: Lengths = Lengths {
 };
 
 const FORM_SEVEN: Lengths = Lengths {
-    fields: &[("NodeInfo", 11), ("Service", 25)],
-    variant_fields: &[],
-    variants: &[("ApiRole", 2), ("DeploymentCommand", 9), ("RunOutcome", 4)],
+    fields: &[
+        ("Deployment", 10),
+        ("NodeInfo", 11),
+        ("Replica", 10),
+        ("Rollout", 3),
+        ("Service", 25),
+        ("Source", 2),
+        ("SourceSettings", 2),
+    ],
+    variant_fields: &[("DeploymentCommand", "ApplyManifests", 4)],
+    variants: &[
+        ("ApiRole", 2),
+        ("DeploymentCommand", 9),
+        ("PlanCommand", 14),
+        ("RunOutcome", 4),
+        ("Stale", 10),
+    ],
 };
 
 impl State {

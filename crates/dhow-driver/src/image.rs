@@ -39,7 +39,7 @@ pub use origin::Origin;
 pub use progress::{PullPhase, PullProgress};
 pub use prune::{PruneOptions, PruneReport};
 pub use reference::{ArchiveRef, ImageRef, LayoutRef, ReferenceError, RegistryRef};
-pub use registry::{RegistryOptions, RetryPolicy};
+pub use registry::{Login, LoginSource, Logins, RegistryOptions, RetryPolicy};
 pub use rootfs::{Rootfs, RootfsError, RootfsOptions};
 pub use store::StoreError;
 pub(crate) use unpack::unpack_folder;

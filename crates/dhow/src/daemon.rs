@@ -45,11 +45,11 @@ use dhow_server::net::keys::keep_renewed;
 use dhow_server::net::node_door::ClusterDoor;
 use dhow_server::plane::acme::{AcmeClient, CertificateOrders};
 use dhow_server::plane::cluster::Cluster;
-use dhow_server::plane::cron;
 use dhow_server::plane::feature_level::raise_feature_level;
 use dhow_server::plane::runtime::{RuntimeHandle, RuntimeView, drain};
 use dhow_server::plane::services::{ClusterIdentity, ServiceManager};
 use dhow_server::plane::storage::Storage;
+use dhow_server::plane::{cron, scaler};
 use dhow_wire::{ClusterMode, DaemonConfig, WorkerTierRole};
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
@@ -401,6 +401,12 @@ fn serve(
         random: rand::random::<u64>,
     });
     let orders = orders.map(|orders| orders.run(cancel.clone()));
+    let counts = scaler::run(
+        view.clone(),
+        plane.input.clone(),
+        Arc::clone(&clock),
+        cancel.clone(),
+    );
     let schedules = cron::run(view, plane.input.clone(), clock, cancel.clone());
     let beside = Beside {
         page: Some(dhow_server::page::routes),
@@ -409,7 +415,7 @@ fn serve(
     let serving = api::serve_with(api, beside, bound, cancel.clone());
     tokio::spawn(async move {
         let orders = futures_util::future::OptionFuture::from(orders);
-        tokio::join!(schedules, serving, orders);
+        tokio::join!(schedules, counts, serving, orders);
     })
 }
 

@@ -112,10 +112,20 @@ impl Control {
                     let relayed = self.balancer.relayed();
                     protocol::send(&mut stream, Reply::Relayed(relayed)).await?;
                 }
-                Request::Wants { seen, wait_ms } => {
+                Request::Wants {
+                    seen,
+                    wait_ms,
+                    unheard,
+                } => {
+                    self.balancer.hear(!unheard);
                     let wait = Duration::from_millis(wait_ms).min(WANTS_WAIT_MAX);
                     let (number, services) = self.balancer.wants(seen, wait).await;
-                    protocol::send(&mut stream, Reply::Wants { number, services }).await?;
+                    let reply = Reply::Wants {
+                        number,
+                        services,
+                        waiting: self.balancer.has_waiting(),
+                    };
+                    protocol::send(&mut stream, reply).await?;
                 }
                 Request::WaitDrained { ids, timeout_ms } => {
                     let wait = Duration::from_millis(timeout_ms).min(DRAIN_WAIT_MAX);

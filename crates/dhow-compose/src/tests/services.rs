@@ -31,6 +31,22 @@ fn restart_is_never_unless_said() {
 }
 
 #[test]
+fn placement_of_swarm_is_carried_over() {
+    let spec = service(
+        "    deploy:\n      restart_policy: { condition: on-failure, max_attempts: 3, window: 2m }\n      \
+         placement: { max_replicas_per_node: 2, constraints: [node.labels.disk == ssd, node.labels.zone != c] }\n",
+    );
+    assert_eq!(spec.max_per_node, Some(2));
+    assert_eq!(spec.restart.interval, Some(TimeSpan::from_secs(120)));
+    let selector = &spec.node_selector;
+    assert_eq!(selector.labels["disk"], "ssd");
+    let rules: Vec<String> = selector.rules.iter().map(ToString::to_string).collect();
+    assert_eq!(rules, ["zone != c"]);
+    let unlimited = service("    deploy: { placement: { max_replicas_per_node: 0 } }\n");
+    assert_eq!(unlimited.max_per_node, None);
+}
+
+#[test]
 fn a_check_has_the_defaults_of_compose() {
     let health = service("    healthcheck: { test: pg_isready -q }\n")
         .health

@@ -3,6 +3,7 @@
 use super::ask::Ask;
 use super::marks::Mark;
 use super::node_row::{NodeRow, Occupant, Openness};
+use super::rules::Broken;
 use crate::ids::ServiceId;
 use crate::spec::{NodeMode, VolumeSupport};
 
@@ -30,6 +31,7 @@ pub(super) enum Closed {
     RunsOthers,
     /// The ask wants no other replica beside it.
     RunsAny,
+    Breaks(Broken),
 }
 
 /// Who is on a node, as seen by one service.
@@ -77,12 +79,12 @@ impl Tenancy {
 }
 
 /// Why the node is closed to the ask; none where it is open. `required` is the number of requirements on
-/// labels and platform.
+/// labels and platform; `broken` the rule about several nodes that a replica there would break.
 pub(super) fn closed(
     ask: &Ask<'_>,
     required: u32,
     node: &NodeRow,
-    mark: &Mark,
+    (mark, broken): (&Mark, Option<Broken>),
     tenancy: Tenancy,
 ) -> Option<Closed> {
     if ask.bound_to.is_some_and(|bound| bound != node.id) {
@@ -116,5 +118,6 @@ pub(super) fn closed(
     if mark.avoided {
         return Some(Closed::Avoided);
     }
-    tenancy.closed_to(ask.service, ask.spec.node_mode)
+    let occupied = tenancy.closed_to(ask.service, ask.spec.node_mode);
+    occupied.or(broken.map(Closed::Breaks))
 }

@@ -4,6 +4,7 @@ use super::report::{ServiceReport, Why};
 use super::together::Home;
 use super::view::View;
 use super::{PLACEMENTS_PER_COMMAND_MAX, Planner};
+use crate::around::Around;
 use crate::command::{Placement, PlanCommand};
 use crate::ids::{Generation, NodeId, RoleId, RoleName, Slot};
 use crate::placement::{Ask, Unplaced};
@@ -32,11 +33,13 @@ impl Planner<'_> {
         let mut rest = missing;
         while let Some(first) = rest.first() {
             let bound = self.bound_node(view.service, *first);
-            let home = match bound {
+            let home = match bound.or_else(|| self.target(view, *first)) {
                 Some(node) => Home::On(node),
                 None => self.home(view),
             };
-            let same = |slot: &&Slot| slot.role == first.role && view.service.volume_node(**slot).is_none();
+            let is_free =
+                |slot: Slot| view.service.volume_node(slot).is_none() && view.moves_to(slot).is_none();
+            let same = |slot: &&Slot| slot.role == first.role && is_free(**slot);
             let length = match home {
                 Home::On(_) | Home::Unsettled(_) | Home::Nowhere(_) => 1,
                 Home::Anywhere => rest.iter().take_while(same).count().max(1),
@@ -77,6 +80,15 @@ impl Planner<'_> {
         all_placed
     }
 
+    /// The node that is to have the slot by a rebalance, as long as it takes any.
+    fn target(&self, view: &View<'_>, slot: Slot) -> Option<NodeId> {
+        let target = view.moves_to(slot)?;
+        self.state
+            .node(target)
+            .filter(|node| node.is_open())
+            .map(|node| node.id)
+    }
+
     /// Places as many of a batch of alike slots as find a node, and says how many.
     fn place_batch(
         &mut self,
@@ -93,11 +105,13 @@ impl Planner<'_> {
             .unwrap_or(u32::MAX)
             .min(self.placements_left);
         let role_id = batch.first().map_or(RoleId(0), |slot| slot.role);
+        let around = self.around(view);
         let ask = Ask {
             avoid,
-            ..ask(view, role_id, role, present, bound_to)
+            ..ask(view, role_id, role, (present, &around), bound_to)
         };
         let chosen = self.cache.table.place(&ask, wanted);
+        self.note_placed(view, &chosen);
         self.cache.reserved |= !chosen.is_empty();
         self.placements_left -= u32::try_from(chosen.len()).unwrap_or(self.placements_left);
         for (slot, node) in batch.iter().zip(&chosen) {
@@ -123,11 +137,14 @@ impl Planner<'_> {
         };
         let bound = self.bound_node(view.service, slot);
         let mistaking = self.mistaking(view.service);
+        let around = self.around(view);
         let ask = Ask {
             avoid: &mistaking,
-            ..ask(view, slot.role, role, &view.present, bound)
+            ..ask(view, slot.role, role, (&view.present, &around), bound)
         };
-        let found = !self.cache.table.place(&ask, 1).is_empty();
+        let chosen = self.cache.table.place(&ask, 1);
+        self.note_placed(view, &chosen);
+        let found = !chosen.is_empty();
         self.cache.reserved |= found;
         if !found {
             self.report_unplaced(view, &[slot], bound, &view.present, report);
@@ -165,9 +182,10 @@ impl Planner<'_> {
         };
         self.cache.blocked.insert(view.service.id);
         let mistaking = self.mistaking(view.service);
+        let around = self.around(view);
         let ask = Ask {
             avoid: &mistaking,
-            ..ask(view, first.role, role, present, bound)
+            ..ask(view, first.role, role, (present, &around), bound)
         };
         let why = match self.make_room(view, &ask, left.len()) {
             Some(nodes) => Why::RoomToCome { nodes },
@@ -209,7 +227,7 @@ pub(super) fn ask<'a>(
     view: &'a View<'_>,
     role_id: RoleId,
     role: &'a RoleName,
-    present: &'a [(NodeId, u32)],
+    (present, around): (&'a [(NodeId, u32)], &'a Around),
     bound_to: Option<NodeId>,
 ) -> Ask<'a> {
     Ask {
@@ -220,6 +238,7 @@ pub(super) fn ask<'a>(
         present,
         bound_to,
         avoid: &[],
+        rules: around.rules(view.spec()),
     }
 }
 

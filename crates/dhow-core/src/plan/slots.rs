@@ -98,16 +98,21 @@ impl Budget {
         let clamp = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let wave = wave(clamp(wanted.len() + steady), clamp(done + spared.len()));
         Self {
-            surge: view
-                .spec()
-                .max_surge()
-                .saturating_sub(clamp(doubled - (spared.len() - spared_alone))),
+            surge: max_surge(view).saturating_sub(clamp(doubled - (spared.len() - spared_alone))),
             failing: clamp(failing - spared_alone),
             wave_left: wave.end.saturating_sub(clamp(begun)),
             wave,
             down: clamp(available.saturating_sub(promised)),
             empty: clamp(empty),
         }
+    }
+}
+
+/// How many slots may be doubled.
+fn max_surge(view: &View<'_>) -> u32 {
+    match view.no_surge {
+        true => 0,
+        false => view.spec().max_surge(),
     }
 }
 

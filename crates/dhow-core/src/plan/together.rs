@@ -9,7 +9,7 @@ use super::Planner;
 use super::report::{Mate, Why};
 use super::view::View;
 use crate::ids::{NodeId, RoleId, ServiceId, Slot};
-use crate::placement::{Ask, NodeTable};
+use crate::placement::{Ask, NodeTable, Rules};
 use crate::spec::RType;
 use crate::state::Service;
 use crate::step::VOLUMES_LEVEL;
@@ -185,6 +185,8 @@ impl Member {
                     present,
                     bound_to: None,
                     avoid: &[],
+                    // Who shares a volume fits together first; its rules are asked when it is placed.
+                    rules: Rules::default(),
                 };
                 Some((ask, *wanted))
             })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use super::{VOLUMES_LEVEL, files, replicas, rollout, runs, service, settings, stages};
+use super::{VOLUMES_LEVEL, files, places, replicas, rollout, runs, scaling, service, settings, stages};
 use crate::change::{
     Change, ChangeSink, DeploymentChange, NodeChange, ReplicaChange, ServiceChange, StopCause,
 };
@@ -82,6 +82,11 @@ pub(super) fn apply(
             generation,
             judgement,
         } => return stages::judged(state, (*service, *generation), judgement, sink),
+        PlanCommand::Resize {
+            service,
+            generation,
+            resize,
+        } => return scaling::resize(state, (*service, *generation), resize, sink),
     }
     Ok(Outcome::Done)
 }
@@ -163,18 +168,25 @@ fn place(
     let (mut placed, mut left_out) = (0u32, Vec::new());
     let mut bound = Vec::new();
     let mut work = runs::AtWork::of(state, &service);
+    let mut admission = places::admission(state, &service, &spec);
     for placement in placements {
         let key = ReplicaKey {
             service: id,
             slot: placement.slot,
             generation,
         };
-        let fits = check_placement(state, &service, spec.node_mode, &key, placement);
+        let fits = check_placement(state, &service, spec.node_mode, &key, placement)
+            .and_then(|()| places::check(state, admission.as_ref(), placement.node));
         if let Err(stale) = fits.and_then(|()| work.begin(&service, placement.slot)) {
             left_out.push((key, placement.node, stale));
             continue;
         }
         replicas::put(state, key, placement.node, spec.node_mode, sink);
+        if let Some(admission) = &mut admission
+            && let Some(node) = state.node(placement.node)
+        {
+            admission.count_one(node);
+        }
         placed += 1;
         if spec.has_named_storage() && spec.rtype != RType::System {
             bound.push((placement.slot, placement.node));
@@ -260,7 +272,8 @@ fn is_slot_taken(state: &State, service: &Service, key: &ReplicaKey) -> bool {
             return true;
         }
         let lost = replica.machine.state == ReplicaState::Lost && replica.wanted == Wanted::Run;
-        let leaving = state.node(replica.node).is_none_or(|node| node.is_draining());
+        let leaving =
+            replica.moves_to.is_some() || state.node(replica.node).is_none_or(|node| node.is_draining());
         // A canary and the version beside it may both have the slot.
         let alike = service.is_current(other.generation) == service.is_current(key.generation);
         alike && replica.wanted == Wanted::Run && !lost && !leaving

@@ -69,7 +69,11 @@ pub(super) fn apply(
         | DeploymentCommand::RecordConflicted { .. }
         | DeploymentCommand::StartRun { .. }
         | DeploymentCommand::Steer { .. }
-        | DeploymentCommand::BindVolume { .. } => Ok(Outcome::Done),
+        | DeploymentCommand::BindVolume { .. }
+        | DeploymentCommand::Rebalance { .. }
+        | DeploymentCommand::Hold { .. }
+        | DeploymentCommand::EndHold { .. }
+        | DeploymentCommand::Suspending { .. } => Ok(Outcome::Done),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Which node keeps a volume: what people do to it, and what older servers do not know of it.
 
+use super::deployment::present;
 use super::{needs_level, replicas};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused};
 use crate::ids::{DeploymentName, NodeId, RoleId, ServiceId, Slot};
@@ -37,6 +38,7 @@ fn bind(
     node: NodeId,
     kept: bool,
 ) -> Result<(), Refused> {
+    present(state, deployment)?;
     needs_level(state, SINCE_LEVEL)?;
     state.node(node).ok_or(Missing::Node(node))?;
     let mounts = |service: &&Service| {

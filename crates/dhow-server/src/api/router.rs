@@ -21,8 +21,8 @@ use super::forward::OfLeader;
 use super::problem::ApiProblem;
 use super::{
     audit, body, cluster, crons, deploy, deployments, events, exec, forward, health, images, internal, logs,
-    metrics, net_check, nodes, openapi, past, plan, progress, replicas, rollouts, secrets, sources, tokens,
-    volumes, worker_ca, worker_tokens,
+    metrics, net_check, nodes, openapi, past, plan, progress, rebalance, registries, replicas, rollouts,
+    secrets, sources, tokens, upgrade, volumes, worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
 use crate::gateway::{NodeGateway, worker_poll_routes, worker_routes};
@@ -151,8 +151,11 @@ pub(super) fn groups() -> Vec<RouteGroup> {
     let archives = one().routes(routes!(volumes::backup, volumes::restore));
     let past_difference = one().routes(routes!(past::difference));
     let progress = one().routes(routes!(progress::follow));
+    let hook = one().routes(routes!(sources::hook));
     vec![
         group(open(), Rights::Anybody, Reach::Open, here),
+        // It looks itself whether the caller knows the source's secret.
+        group(hook, Rights::Anybody, Reach::Open, leader),
         group(
             one().routes(routes!(openapi::describe)),
             Rights::Users,
@@ -212,6 +215,7 @@ fn of_cluster() -> OpenApiRouter<Context> {
     OpenApiRouter::new()
         .routes(routes!(cluster::add))
         .routes(routes!(cluster::remove))
+        .routes(routes!(upgrade::check))
         .routes(routes!(worker_ca::rotate))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::show, nodes::remove))
@@ -220,14 +224,19 @@ fn of_cluster() -> OpenApiRouter<Context> {
         .routes(routes!(nodes::label))
         .routes(routes!(deployments::stop))
         .routes(routes!(deployments::start))
+        .routes(routes!(rebalance::plan, rebalance::begin))
         .routes(routes!(rollouts::steer))
         .routes(routes!(crons::list))
         .routes(routes!(crons::start))
         .routes(routes!(secrets::list))
         .routes(routes!(secrets::set, secrets::remove))
+        .routes(routes!(registries::list))
+        .routes(routes!(registries::login, registries::logout))
         .routes(routes!(sources::list))
         .routes(routes!(sources::set, sources::remove))
         .routes(routes!(sources::sync))
+        .routes(routes!(sources::retry))
+        .routes(routes!(sources::accept))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(worker_tokens::create))
         .routes(routes!(tokens::revoke))
@@ -319,7 +328,10 @@ async fn guard(
             return refusal(problem);
         }
     };
-    let scope = access.scope(&principal);
+    let scope = match access.scope(&principal) {
+        Ok(scope) => scope,
+        Err(problem) => return refusal(problem),
+    };
     if let Err(problem) = reach.check(&scope, &mut request).await {
         return problem.into_response();
     }

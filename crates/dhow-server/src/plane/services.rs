@@ -20,6 +20,7 @@ mod past;
 mod progress;
 mod replicas;
 mod rollouts;
+mod scaling;
 mod select;
 mod sum;
 pub(crate) mod volumes;

@@ -26,6 +26,10 @@ pub enum Failed {
     /// Whoever calls may not.
     Forbidden,
     NoBackend,
+    /// As many requests wait for a first replica as may.
+    Crowded,
+    /// Nobody hears that a first replica is called for.
+    Unheard,
     /// This node has as much under way as it can.
     Full,
     Lost,
@@ -53,7 +57,9 @@ impl Failed {
     /// Whether replicas are to blame, and neither the client nor its request.
     pub fn is_of_replicas(&self) -> bool {
         match self {
-            Self::NoBackend | Self::Lost | Self::Answer(_) | Self::Late => true,
+            Self::NoBackend | Self::Crowded | Self::Unheard | Self::Lost | Self::Answer(_) | Self::Late => {
+                true
+            }
             Self::Bad(_)
             | Self::Body
             | Self::Stalled
@@ -117,6 +123,14 @@ impl Failed {
             Self::NoBackend => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "no replica takes requests now\n".to_owned(),
+            ),
+            Self::Crowded => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the first replica is being started, and as many requests wait for it as may\n".to_owned(),
+            ),
+            Self::Unheard => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "no replica runs, and no leader of the cluster is reached to have one started\n".to_owned(),
             ),
             Self::Full => (
                 StatusCode::SERVICE_UNAVAILABLE,

@@ -18,6 +18,7 @@ DELETE /api/v1/cluster/members/{id}: admin
 DELETE /api/v1/deployments/{name}: admin
 DELETE /api/v1/images: admin
 DELETE /api/v1/nodes/{id}: admin
+DELETE /api/v1/registries/{host}: admin
 DELETE /api/v1/secrets/{name}: admin
 DELETE /api/v1/sources/{name}: admin
 DELETE /api/v1/tokens/{id}: admin
@@ -40,6 +41,7 @@ GET /api/v1/openapi.json: admin read deploy
 GET /api/v1/past: admin read deploy
 GET /api/v1/past/at: admin read deploy
 GET /api/v1/past/difference: admin read deploy
+GET /api/v1/registries: admin read
 GET /api/v1/replicas: admin read deploy
 GET /api/v1/rollouts: admin read deploy
 GET /api/v1/secrets: admin read
@@ -72,6 +74,7 @@ POST /api/v1/sources/{name}/sync: admin
 POST /api/v1/tokens: admin
 POST /api/v1/tokens/workers: admin
 POST /api/v1/volumes/{deployment}/{name}/home: admin
+PUT /api/v1/registries/{host}: admin
 PUT /api/v1/secrets/{name}: admin
 PUT /api/v1/sources/{name}: admin
 PUT /api/v1/volumes/{deployment}/{name}/content: admin
@@ -128,7 +131,10 @@ fn other() -> String {
 /// A route as a request for deployment `shop` that is as good as any.
 fn asked(route: &str) -> (Method, String, &'static str) {
     let (method, path) = route.split_once(' ').unwrap();
-    let path = path.replace("{name}", "shop").replace("{id}", "1");
+    let path = path
+        .replace("{name}", "shop")
+        .replace("{host}", "ghcr.io")
+        .replace("{id}", "1");
     let path = match path.as_str() {
         "/api/v1/logs" => "/api/v1/logs?deployment=shop".to_owned(),
         path if path.ends_with("/explain") => format!("{path}?name=web"),

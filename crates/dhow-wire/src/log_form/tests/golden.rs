@@ -200,6 +200,11 @@ fn as_in(form: Form, entry: Entry) -> Entry {
         ) if form < Form::Four => assert!(nodes_limit.take().is_some(), "the golden shows it"),
         Command::Cluster(ClusterCommand::UseToken { info, .. })
         | Command::Node(NodeCommand::Register { info, .. }) => without_news(info),
+        Command::Cluster(ClusterCommand::SetSource { settings, .. }) if form < Form::Eight => {
+            assert!(settings.remote.take().is_some(), "the golden shows it");
+            assert!(settings.max_age_secs.take().is_some(), "the golden shows it");
+            assert!(settings.hook_secret.take().is_some(), "the golden shows it");
+        }
         Command::Plan(PlanCommand::Fail { of_version, .. }) if form < Form::Seven => {
             assert!(std::mem::take(of_version), "the golden shows it");
         }

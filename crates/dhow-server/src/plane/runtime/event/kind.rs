@@ -49,8 +49,17 @@ pub enum EventKind {
     RolloutPaused,
     RolloutResumed,
     CanaryJudged,
+    /// The scaler of an adaptive service has decided another count.
+    Resized,
+    /// A person has set the count of an adaptive service for a while.
+    ScaleHeld,
+    ScaleHoldEnded,
     /// A signed set has a revision that was taken back before.
     HeldBack,
+    /// A person has the last word about what a source has brought, for a while.
+    SourceSuspended,
+    /// The source has it again.
+    SuspensionOver,
     CronFired,
     /// No run begins for a moment of a schedule.
     RunLeftOut,

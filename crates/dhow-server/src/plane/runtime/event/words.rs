@@ -74,7 +74,7 @@ fn cluster(change: &ClusterChange<'_>) -> Event {
             Event::new(EventKind::SecretRemoved).with_message(name.as_ref())
         }
         ClusterChange::SourceSet { name, settings } => {
-            Event::new(EventKind::SourceSet).with_message(format!("{name}: {}", settings.dir))
+            Event::new(EventKind::SourceSet).with_message(format!("{name}: {}", settings.place()))
         }
         ClusterChange::SourceRemoved { name } => {
             Event::new(EventKind::SourceRemoved).with_message(name.as_ref())
@@ -83,10 +83,12 @@ fn cluster(change: &ClusterChange<'_>) -> Event {
             source,
             version,
             deployments,
+            commit,
         } => {
             let of = source.map(|name| format!("{name}: ")).unwrap_or_default();
             let deployments = counted(*deployments as u64, "deployment");
-            let message = format!("{of}version {version}, {deployments}");
+            let at = commit.map(|commit| format!(" at {commit}")).unwrap_or_default();
+            let message = format!("{of}version {version}{at}, {deployments}");
             Event::new(EventKind::ManifestsTaken).with_message(message)
         }
     }
@@ -182,9 +184,22 @@ fn deployment(state: &State, name: &DeploymentName, change: &DeploymentChange<'_
             service: service.cloned(),
             ..of(steered(*action)).with_message(format!("by {author}"))
         },
+        DeploymentChange::Held { changes, span, by } => {
+            of(EventKind::ScaleHeld).with_message(format!("{} for {span}, by {by}", scaled(changes)))
+        }
+        DeploymentChange::HoldEnded { services, by } => {
+            let names: Vec<&str> = services.iter().map(|name| name.as_str()).collect();
+            of(EventKind::ScaleHoldEnded).with_message(format!("{}, by {by}", names.join(", ")))
+        }
         DeploymentChange::HeldBack { revision, cause } => of(EventKind::HeldBack).with_message(format!(
             "revision {revision} was just this and was taken back: {cause}"
         )),
+        DeploymentChange::Suspended { suspension } => of(EventKind::SourceSuspended).with_message(format!(
+            "until {} by {}",
+            shown_utc(suspension.until_unix_secs),
+            suspension.author
+        )),
+        DeploymentChange::SuspensionOver => of(EventKind::SuspensionOver),
     }
 }
 
@@ -250,6 +265,9 @@ fn service(state: &State, id: ServiceId, change: &ServiceChange<'_>) -> Option<E
         ServiceChange::SettingsAdopted => Some(of(EventKind::SettingsAdopted)),
         ServiceChange::CanaryJudged(judgement) => {
             Some(of(EventKind::CanaryJudged).with_message(judgement.to_string()))
+        }
+        ServiceChange::Resized { resize, called } => {
+            Some(of(EventKind::Resized).with_message(resize.words(called)))
         }
         ServiceChange::GenerationOpened | ServiceChange::Removed => None,
     }
