@@ -16,6 +16,7 @@ DELETE /api/v1/registries/{host}
 DELETE /api/v1/secrets/{name}
 DELETE /api/v1/sources/{name}
 DELETE /api/v1/tokens/{id}
+DELETE /api/v1/volumes/{deployment}/{name}
 GET /api/v1/cluster
 GET /api/v1/cluster/backup
 GET /api/v1/crons
@@ -40,6 +41,8 @@ GET /api/v1/rollouts
 GET /api/v1/secrets
 GET /api/v1/sources
 GET /api/v1/tokens
+GET /api/v1/volumes
+GET /api/v1/volumes/{deployment}/{name}/content
 GET /health
 GET /metrics
 GET /ready
@@ -67,12 +70,14 @@ POST /api/v1/sources/{name}/retry
 POST /api/v1/sources/{name}/sync
 POST /api/v1/tokens
 POST /api/v1/tokens/workers
+POST /api/v1/volumes/{deployment}/{name}/home
 POST /api/v1/workers/poll
 POST /api/v1/workers/register
 POST /api/v1/workers/status
 PUT /api/v1/registries/{host}
 PUT /api/v1/secrets/{name}
 PUT /api/v1/sources/{name}
+PUT /api/v1/volumes/{deployment}/{name}/content
 ";
 
 fn operations(document: &Value) -> Vec<(String, &Value)> {
