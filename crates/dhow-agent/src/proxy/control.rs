@@ -118,13 +118,7 @@ impl Control {
                     unheard,
                 } => {
                     self.balancer.hear(!unheard);
-                    let wait = Duration::from_millis(wait_ms).min(WANTS_WAIT_MAX);
-                    let (number, services) = self.balancer.wants(seen, wait).await;
-                    let reply = Reply::Wants {
-                        number,
-                        services,
-                        waiting: self.balancer.has_waiting(),
-                    };
+                    let reply = self.wants(seen, wait_ms).await;
                     protocol::send(&mut stream, reply).await?;
                 }
                 Request::WaitDrained { ids, timeout_ms } => {
@@ -141,6 +135,16 @@ impl Control {
                     told?;
                 }
             }
+        }
+    }
+
+    async fn wants(&self, seen: u64, wait_ms: u64) -> Reply {
+        let wait = Duration::from_millis(wait_ms).min(WANTS_WAIT_MAX);
+        let (number, services) = self.balancer.wants(seen, wait).await;
+        Reply::Wants {
+            number,
+            services,
+            waiting: self.balancer.has_waiting(),
         }
     }
 

@@ -72,17 +72,9 @@ pub(super) fn apply(
             stopped::apply(state, command, sink)
         }
         DeploymentCommand::Rebalance { moves, .. } => rebalance::apply(state, moves),
-        DeploymentCommand::Hold {
-            deployment,
-            changes,
-            span,
-            author,
-        } => scaling::hold(state, deployment, changes, (*span, author), sink),
-        DeploymentCommand::EndHold {
-            deployment,
-            services,
-            author,
-        } => scaling::end_hold(state, deployment, services, author, sink),
+        DeploymentCommand::Hold { .. } | DeploymentCommand::EndHold { .. } => {
+            scaling::apply(state, command, sink)
+        }
         DeploymentCommand::Suspending {
             for_ms,
             until_unix_secs,

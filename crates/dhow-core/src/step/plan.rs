@@ -44,9 +44,7 @@ pub(super) fn apply(
             service,
             generation,
             without,
-        } => {
-            release(state, (*service, *generation), without.as_ref(), sink)?;
-        }
+        } => release(state, (*service, *generation), without.as_ref(), sink)?,
         PlanCommand::MarkStable { deployment, revision } => {
             return rollout::mark_stable(state, deployment, *revision, sink);
         }
@@ -73,10 +71,7 @@ pub(super) fn apply(
             service,
             generation,
             settings,
-        } => {
-            targeted(state, *service, *generation)?;
-            settings::adopt(state, *service, *settings, sink)?;
-        }
+        } => adopt_settings(state, (*service, *generation), *settings, sink)?,
         PlanCommand::JudgeCanary {
             service,
             generation,
@@ -89,6 +84,17 @@ pub(super) fn apply(
         } => return scaling::resize(state, (*service, *generation), resize, sink),
     }
     Ok(Outcome::Done)
+}
+
+/// Has settings count, if the plan still speaks of the service's target.
+fn adopt_settings(
+    state: &mut State,
+    (id, generation): (ServiceId, Generation),
+    settings: SettingsId,
+    sink: &mut dyn ChangeSink,
+) -> Result<(), Refused> {
+    targeted(state, id, generation)?;
+    settings::adopt(state, id, settings, sink)
 }
 
 /// Has replicas try settings, if the plan still speaks of the service's target.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{deployment, replicas, rollout, service};
 use crate::change::{Change, ChangeSink, DeploymentChange, ServiceChange};
-use crate::command::{Missing, Outcome, Refused, ScaleChange, Stale};
+use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange, Stale};
 use crate::ids::{DeploymentName, Generation, RoleName, ServiceId, ServiceName, Template};
 use crate::scaler::{self, Bounds, PastResize, Resize, SINCE_LEVEL};
 use crate::spec::{DeploymentSpec, TimeSpan};
@@ -64,8 +64,34 @@ pub(super) fn resize(
     Ok(Outcome::Done)
 }
 
+/// What people say about counts of adaptive services.
+pub(super) fn apply(
+    state: &mut State,
+    command: &DeploymentCommand,
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
+    if let DeploymentCommand::Hold {
+        deployment,
+        changes,
+        span,
+        author,
+    } = command
+    {
+        return hold(state, deployment, changes, (*span, author), sink);
+    }
+    if let DeploymentCommand::EndHold {
+        deployment,
+        services,
+        author,
+    } = command
+    {
+        return end_hold(state, deployment, services, author, sink);
+    }
+    Ok(Outcome::Done)
+}
+
 /// A person sets counts of adaptive services for a while: all of one request, or none.
-pub(super) fn hold(
+fn hold(
     state: &mut State,
     name: &DeploymentName,
     changes: &[ScaleChange],
@@ -111,7 +137,7 @@ pub(super) fn hold(
 }
 
 /// The scaler decides again.
-pub(super) fn end_hold(
+fn end_hold(
     state: &mut State,
     name: &DeploymentName,
     services: &[ServiceName],

@@ -39,6 +39,10 @@ pub enum Failed {
     Late,
 }
 
+fn unavailable(why: &str) -> (StatusCode, String) {
+    (StatusCode::SERVICE_UNAVAILABLE, why.to_owned())
+}
+
 /// The headers that stand with the proxy's own word.
 pub fn said_with(status: StatusCode) -> impl Iterator<Item = (header::HeaderName, HeaderValue)> {
     let comes_back = status == StatusCode::SERVICE_UNAVAILABLE;
@@ -124,14 +128,8 @@ impl Failed {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "no replica takes requests now\n".to_owned(),
             ),
-            Self::Crowded => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the first replica is being started, and as many requests wait for it as may\n".to_owned(),
-            ),
-            Self::Unheard => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "no replica runs, and no leader of the cluster is reached to have one started\n".to_owned(),
-            ),
+            Self::Crowded => unavailable("as many requests wait for the first replica as may\n"),
+            Self::Unheard => unavailable("no replica runs, and no leader is reached to have one started\n"),
             Self::Full => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "this node has no room for more requests now\n".to_owned(),

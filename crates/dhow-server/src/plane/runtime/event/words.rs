@@ -4,7 +4,7 @@ use dhow_core::change::{
     Change, ClusterChange, DeploymentChange, LeftOut, NodeChange, ReplicaChange, ServiceChange, StopCause,
 };
 use dhow_core::command::{RolloutAction, ScaleChange, StopReason};
-use dhow_core::ids::{DeploymentName, Generation, NodeId, ReplicaKey, Revision, ServiceId};
+use dhow_core::ids::{DeploymentName, Generation, NodeId, ReplicaKey, Revision, ServiceId, ServiceName};
 use dhow_core::mirror::RolloutId;
 use dhow_core::replica::{Machine, ReplicaEvent, ReplicaState};
 use dhow_core::state::{Drain, RunOutcome, State, Wanted};
@@ -123,17 +123,7 @@ fn node(node: NodeId, change: &NodeChange) -> Option<Event> {
 
 fn deployment(state: &State, name: &DeploymentName, change: &DeploymentChange<'_>) -> Event {
     let of = |kind| Event::new(kind).with_deployment(name);
-    let of_service = |kind, id: &Option<ServiceId>| match id {
-        Some(id) => Event {
-            deployment: Some(name.clone()),
-            ..of_service(state, kind, *id)
-        },
-        None => of(kind),
-    };
-    let caused = |event: Event, cause: &Option<&std::sync::Arc<str>>| Event {
-        message: cause.map(|cause| cause.to_string()),
-        ..event
-    };
+    let ended = |kind, service, cause| ended(state, name, kind, (service, cause));
     match change {
         DeploymentChange::Deployed {
             revision,
@@ -167,15 +157,9 @@ fn deployment(state: &State, name: &DeploymentName, change: &DeploymentChange<'_
         DeploymentChange::Stable { revision } => {
             of(EventKind::Stable).with_message(format!("revision {revision}"))
         }
-        DeploymentChange::Reverting { service, cause, .. } => {
-            caused(of_service(EventKind::Reverting, service), cause)
-        }
-        DeploymentChange::Failed { service, cause, .. } => {
-            caused(of_service(EventKind::Failed, service), cause)
-        }
-        DeploymentChange::RevertFailed { service, cause, .. } => {
-            caused(of_service(EventKind::RevertFailed, service), cause)
-        }
+        DeploymentChange::Reverting { service, cause, .. } => ended(EventKind::Reverting, *service, *cause),
+        DeploymentChange::Failed { service, cause, .. } => ended(EventKind::Failed, *service, *cause),
+        DeploymentChange::RevertFailed { service, cause, .. } => ended(EventKind::RevertFailed, *service, *cause),
         DeploymentChange::Steered {
             action,
             service,
@@ -188,8 +172,7 @@ fn deployment(state: &State, name: &DeploymentName, change: &DeploymentChange<'_
             of(EventKind::ScaleHeld).with_message(format!("{} for {span}, by {by}", scaled(changes)))
         }
         DeploymentChange::HoldEnded { services, by } => {
-            let names: Vec<&str> = services.iter().map(|name| name.as_str()).collect();
-            of(EventKind::ScaleHoldEnded).with_message(format!("{}, by {by}", names.join(", ")))
+            of(EventKind::ScaleHoldEnded).with_message(format!("{}, by {by}", listed(services)))
         }
         DeploymentChange::HeldBack { revision, cause } => of(EventKind::HeldBack).with_message(format!(
             "revision {revision} was just this and was taken back: {cause}"
@@ -201,6 +184,31 @@ fn deployment(state: &State, name: &DeploymentName, change: &DeploymentChange<'_
         )),
         DeploymentChange::SuspensionOver => of(EventKind::SuspensionOver),
     }
+}
+
+/// How a revision came to its end, and the service that was at fault.
+fn ended(
+    state: &State,
+    name: &DeploymentName,
+    kind: EventKind,
+    (service, cause): (Option<ServiceId>, Option<&std::sync::Arc<str>>),
+) -> Event {
+    let event = match service {
+        Some(id) => Event {
+            deployment: Some(name.clone()),
+            ..of_service(state, kind, id)
+        },
+        None => Event::new(kind).with_deployment(name),
+    };
+    Event {
+        message: cause.map(|cause| cause.to_string()),
+        ..event
+    }
+}
+
+fn listed(services: &[ServiceName]) -> String {
+    let names: Vec<&str> = services.iter().map(|name| name.as_str()).collect();
+    names.join(", ")
 }
 
 fn steered(action: RolloutAction) -> EventKind {
