@@ -10,6 +10,7 @@ use crate::output;
 
 /// What is explained, and of when.
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Args {
     #[command(flatten)]
     shown: explain::Args,

@@ -12,6 +12,7 @@ use crate::output;
 
 /// What is shown, and of when.
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Args {
     #[command(flatten)]
     shown: ps::Args,
