@@ -14,7 +14,7 @@ use crate::command::{Refused, RolloutAction, ScaleChange, Stale, StopReason};
 use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, ServiceId, ServiceName};
 use crate::replica::{Machine, ReplicaEvent};
 use crate::rollout::Judgement;
-use crate::state::{ApiToken, Drain, RunOutcome, SourceSettings, State};
+use crate::state::{ApiToken, Drain, NotifySettings, RunOutcome, SourceSettings, State};
 
 pub use compare::compare;
 
@@ -76,6 +76,13 @@ pub enum ClusterChange<'a> {
         settings: &'a SourceSettings,
     },
     SourceRemoved {
+        name: &'a Arc<str>,
+    },
+    NotifySet {
+        name: &'a Arc<str>,
+        settings: &'a NotifySettings,
+    },
+    NotifyRemoved {
         name: &'a Arc<str>,
     },
     /// A set of manifests is in force; `step` tells what it deployed and removed in changes of their own.

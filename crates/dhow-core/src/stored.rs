@@ -209,9 +209,14 @@ const FORM_SIX: Lengths = Lengths {
 };
 
 const FORM_SEVEN: Lengths = Lengths {
-    fields: &[("Service", 25)],
+    fields: &[("Service", 25), ("State", 24)],
     variant_fields: &[],
-    variants: &[("ApiRole", 2), ("DeploymentCommand", 9), ("RunOutcome", 4)],
+    variants: &[
+        ("ApiRole", 2),
+        ("ClusterCommand", 15),
+        ("DeploymentCommand", 9),
+        ("RunOutcome", 4),
+    ],
 };
 
 impl State {

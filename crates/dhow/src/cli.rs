@@ -6,8 +6,8 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     cluster, completions, convert, cp, cron, daemon, dashboard, debug, deploy, diff, doctor, events, exec,
-    explain, history, image, logs, man, net, node, plan, port_forward, ps, restart, rm, rollback, rollout,
-    scale, schema, secret, source, start, status, stop, token, up, validate, worker,
+    explain, history, image, logs, man, net, node, notify, plan, port_forward, ps, restart, rm, rollback,
+    rollout, scale, schema, secret, source, start, status, stop, token, up, validate, worker,
 };
 
 /// A container orchestrator in one binary.
@@ -105,6 +105,7 @@ pub enum Command {
     Image(image::Args),
     Secret(secret::Args),
     Source(source::Args),
+    Notify(notify::Args),
     Token(token::Args),
     Daemon(daemon::Args),
     Worker(worker::Args),

@@ -21,8 +21,8 @@ use super::forward::OfLeader;
 use super::problem::ApiProblem;
 use super::{
     audit, body, cluster, crons, deploy, deployments, events, exec, forward, health, images, internal, logs,
-    metrics, net_check, nodes, openapi, past, plan, progress, replicas, rollouts, secrets, sources, tokens,
-    worker_ca, worker_tokens,
+    metrics, net_check, nodes, notify, openapi, past, plan, progress, replicas, rollouts, secrets, sources,
+    tokens, worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
 use crate::gateway::{NodeGateway, worker_poll_routes, worker_routes};
@@ -212,6 +212,9 @@ fn of_cluster() -> OpenApiRouter<Context> {
         .routes(routes!(sources::list))
         .routes(routes!(sources::set, sources::remove))
         .routes(routes!(sources::sync))
+        .routes(routes!(notify::list))
+        .routes(routes!(notify::set, notify::remove))
+        .routes(routes!(notify::test))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(worker_tokens::create))
         .routes(routes!(tokens::revoke))

@@ -18,6 +18,7 @@ DELETE /api/v1/cluster/members/{id}: admin
 DELETE /api/v1/deployments/{name}: admin
 DELETE /api/v1/images: admin
 DELETE /api/v1/nodes/{id}: admin
+DELETE /api/v1/notify/{name}: admin
 DELETE /api/v1/secrets/{name}: admin
 DELETE /api/v1/sources/{name}: admin
 DELETE /api/v1/tokens/{id}: admin
@@ -35,6 +36,7 @@ GET /api/v1/images: admin read
 GET /api/v1/logs: admin read deploy
 GET /api/v1/nodes: admin read
 GET /api/v1/nodes/{id}: admin read
+GET /api/v1/notify: admin read
 GET /api/v1/openapi.json: admin read deploy
 GET /api/v1/past: admin read deploy
 GET /api/v1/past/at: admin read deploy
@@ -64,10 +66,12 @@ POST /api/v1/images/pull: admin
 POST /api/v1/nodes/{id}/drain: admin
 POST /api/v1/nodes/{id}/labels: admin
 POST /api/v1/nodes/{id}/undrain: admin
+POST /api/v1/notify/{name}/test: admin
 POST /api/v1/plan: admin read deploy
 POST /api/v1/sources/{name}/sync: admin
 POST /api/v1/tokens: admin
 POST /api/v1/tokens/workers: admin
+PUT /api/v1/notify/{name}: admin
 PUT /api/v1/secrets/{name}: admin
 PUT /api/v1/sources/{name}: admin
 ";

@@ -16,8 +16,8 @@ use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
 use dhow_core::rollout::{Counted, Figures, Judgement, Verdict};
 use dhow_core::spec::DeploymentSpec;
 use dhow_core::state::{
-    ApiRole, ApiToken, Drain, ManifestVersion, NodeInfo, NodeRole, Request, RunEnd, RunOutcome, ScheduleRun,
-    State, Stopped,
+    ApiRole, ApiToken, Drain, EventPlace, ManifestVersion, NodeInfo, NodeRole, Notice, NotifySettings,
+    Request, RunEnd, RunOutcome, ScheduleRun, State, Stopped,
 };
 use dhow_core::step::step;
 use dhow_core::time::ClusterTime;
@@ -39,7 +39,7 @@ macro_rules! variants {
 variants!(cluster_name, CLUSTER, ClusterCommand:
     Bootstrap, TermBegan, IssueToken, RevokeToken, UseToken, SetSecret, RemoveSecret,
     IssueApiToken, RevokeApiToken, RotateWorkerCa, RaiseFeatureLevel, KeepServerIds, SetSource, RemoveSource,
-    EpochBegan);
+    EpochBegan, SetNotify, RemoveNotify, NotifyTold);
 variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
@@ -112,6 +112,14 @@ pub fn info() -> Arc<NodeInfo> {
         runs_steps: true,
         mesh_addr: Some("10.0.0.7:3672".into()),
     })
+}
+
+fn notify_settings() -> NotifySettings {
+    NotifySettings {
+        shown: "https://ops.example/…".into(),
+        sealed: Arc::from([7; 12]),
+        on: Notice::ALL.into(),
+    }
 }
 
 fn api_token() -> Arc<ApiToken> {
@@ -281,6 +289,18 @@ fn cluster() -> Vec<ClusterCommand> {
             },
         },
         ClusterCommand::RemoveSource { name: "shop".into() },
+        ClusterCommand::SetNotify {
+            name: "ops".into(),
+            settings: notify_settings(),
+        },
+        ClusterCommand::RemoveNotify { name: "ops".into() },
+        ClusterCommand::NotifyTold {
+            name: "ops".into(),
+            done: EventPlace {
+                revision: Revision(40),
+                part: 2,
+            },
+        },
         ClusterCommand::EpochBegan {
             revision: Revision(400),
             time: ClusterTime(60_000),
