@@ -24,6 +24,7 @@ use crate::keeper::{Ask, Incoming, Keeper, KeeperStatus, Memory};
 use crate::last_words::LastWords;
 use crate::ledger::{Ledger, LedgerError};
 use crate::limits::{ASKS_MAX, HAPPENINGS_MAX, WORK_PER_CORE};
+use crate::logins;
 use crate::logs;
 use crate::net_check;
 use crate::ports::Ports;
@@ -126,17 +127,24 @@ async fn swept(dir: PathBuf, found: &[Found]) -> Result<Files, AgentError> {
     files.await.map_err(|_| AgentError::LedgerLost)
 }
 
+/// Pulls ask the control plane for the credentials of registries from now on.
+fn ask_for_logins(options: &AgentOptions) {
+    let source = logins::source(Arc::clone(&options.session));
+    options.drivers.logins.set(source);
+}
+
 impl Agent {
     /// Reads the ledger and looks at the host; starts nothing.
     pub async fn open(options: AgentOptions) -> Result<Self, AgentError> {
-        let memory = remembered(options.dir).await?;
+        let memory = remembered(options.dir.clone()).await?;
         let found = options.drivers.list().await.map_err(AgentError::Host)?;
-        let files = swept(options.files_dir, &found).await?;
+        let files = swept(options.files_dir.clone(), &found).await?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (sender, happenings) = mpsc::channel(HAPPENINGS_MAX);
         let (asks, asks_receiver) = mpsc::channel(ASKS_MAX);
         let (names, names_receiver) = watch::channel(Arc::default());
         let (settled, settled_receiver) = watch::channel(false);
+        ask_for_logins(&options);
         let context = Arc::new(Context {
             place: NodePlace {
                 node: options.node,
@@ -252,7 +260,7 @@ impl AgentHandle {
 
     /// What has passed each endpoint that was called on this node.
     pub async fn figures(&self) -> Vec<EndpointFigures> {
-        self.balancer.figures().await
+        self.balancer.figures().await.unwrap_or_default()
     }
 
     /// What this node has passed on for others that nobody can dial.

@@ -111,6 +111,14 @@ pub trait Balancer: Send + Sync + 'static {
         None
     }
 
+    /// Follows that requests wait for a first replica; none where nobody asks for any.
+    fn calling(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
+
+    /// Takes whether anybody who decides hears this node: where not, no request waits for a first replica.
+    fn hear(&self, _is_heard: bool) {}
+
     /// How a replica finds the services of its deployment. Call it once its service is open.
     fn variables<'a>(
         &'a self,
@@ -142,8 +150,8 @@ pub trait Balancer: Send + Sync + 'static {
     }
 
     /// What has passed each endpoint that was called on this node.
-    fn figures(&self) -> BalancerFuture<'_, Vec<EndpointFigures>> {
-        Box::pin(async { Vec::new() })
+    fn figures(&self) -> BalancerFuture<'_, Option<Vec<EndpointFigures>>> {
+        Box::pin(async { Some(Vec::new()) })
     }
 
     /// What this node has passed on for others that nobody can dial.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use dhow_core::ids::ReplicaName;
 use dhow_core::spec::{Runtime, ServiceSpec};
 use dhow_driver::driver::{Driver, DriverResult, ReplicaStatus};
+use dhow_driver::image::Logins;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -12,6 +13,8 @@ pub struct Drivers {
     pub process: Arc<dyn Driver>,
     /// Present even where containers cannot run: it then says why.
     pub container: Arc<dyn Driver>,
+    /// Where the images' credentials come from: the agent fills it.
+    pub logins: Logins,
 }
 
 impl Drivers {
@@ -20,6 +23,7 @@ impl Drivers {
         Self {
             process: Arc::clone(&driver),
             container: driver,
+            logins: Logins::default(),
         }
     }
 

@@ -1,15 +1,14 @@
 //! What a replica is started with: its environment with secrets filled in, and its volumes.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dhow_core::ids::{NodeId, ReplicaName};
 use dhow_core::spec::{Policy, SERVICE_MARK, ServiceSpec, Storage, host_entry};
 use dhow_driver::driver::{LogLimits, PortBinding, ReplicaStart};
+use dhow_driver::volume::{VolumeError, Volumes};
 
 use crate::balance::address_variable;
 use crate::files::{FilesError, Placed};
@@ -17,10 +16,6 @@ use crate::session::{Session, SessionError};
 
 /// How a value names a secret.
 const SECRET_MARK: &str = "$S:";
-
-/// Of a new volume, and how a folder looks that a daemon has made with its own mask.
-const VOLUME_MODE: u32 = 0o755;
-const MADE_MODE: u32 = 0o700;
 
 /// Why a replica's environment or volumes could not be made. The runner reports it as the reason why a start failed.
 #[derive(Debug, thiserror::Error)]
@@ -31,11 +26,11 @@ pub enum EnvironmentError {
     NoSecret(String),
     #[error(transparent)]
     Files(#[from] FilesError),
-    #[error("its volume {path} cannot be made")]
+    #[error("its volume `{name}` cannot be made")]
     Volume {
-        path: PathBuf,
+        name: String,
         #[source]
-        source: io::Error,
+        source: VolumeError,
     },
     #[error("no port of this host is free for it")]
     Ports(#[source] io::Error),
@@ -79,8 +74,9 @@ pub async fn start_of(
     for key in secret_env.keys() {
         env.remove(key);
     }
-    let wanted = volumes_of(name, spec, volumes_dir);
-    let volumes = tokio::task::spawn_blocking(move || make_volumes(wanted))
+    let (of, wanted) = (name.deployment.to_string(), volumes_of(spec));
+    let node_volumes = Volumes::new(volumes_dir.to_owned());
+    let volumes = tokio::task::spawn_blocking(move || make_volumes(&node_volumes, &of, wanted))
         .await
         .map_err(EnvironmentError::Task)??;
     Ok(ReplicaStart {
@@ -187,34 +183,29 @@ async fn secrets_of(
         .collect()
 }
 
+/// The volumes that a spec mounts, with the size of each where it has one.
+fn volumes_of(spec: &ServiceSpec) -> BTreeMap<String, Option<u64>> {
+    let mut wanted: BTreeMap<String, Option<u64>> = BTreeMap::new();
+    for storage in &spec.storage {
+        if let Storage::Named { name, size, .. } = storage {
+            let known = wanted.entry(name.clone()).or_default();
+            *known = known.or(size.map(|size| size.0));
+        }
+    }
+    wanted
+}
+
 /// A volume belongs to its deployment: two deployments may each have one of a name.
-fn volumes_of(name: &ReplicaName, spec: &ServiceSpec, dir: &Path) -> BTreeMap<String, PathBuf> {
-    let named = spec.storage.iter().filter_map(|storage| match storage {
-        Storage::Named { name, .. } => Some(name),
-        Storage::Bind { .. } | Storage::Tmpfs { .. } => None,
-    });
-    named
-        .map(|volume| (volume.clone(), dir.join(name.deployment.as_str()).join(volume)))
-        .collect()
-}
-
-fn make_volumes(volumes: BTreeMap<String, PathBuf>) -> Result<BTreeMap<String, PathBuf>, EnvironmentError> {
-    for path in volumes.values() {
-        make_volume(path).map_err(|source| EnvironmentError::Volume {
-            path: path.clone(),
-            source,
-        })?;
-    }
-    Ok(volumes)
-}
-
-/// Whatever mask the daemon has, a replica that is not root's may look into a new volume; what is above it is closed.
-fn make_volume(path: &Path) -> io::Result<()> {
-    fs::create_dir_all(path)?;
-    let found = fs::metadata(path)?;
-    // As it was made here, or by a start that was interrupted just then: whoever uses a volume puts something into it.
-    if found.mode() & 0o7777 == MADE_MODE && fs::read_dir(path)?.next().is_none() {
-        fs::set_permissions(path, fs::Permissions::from_mode(VOLUME_MODE))?;
-    }
-    Ok(())
+fn make_volumes(
+    volumes: &Volumes,
+    deployment: &str,
+    wanted: BTreeMap<String, Option<u64>>,
+) -> Result<BTreeMap<String, PathBuf>, EnvironmentError> {
+    let made = wanted
+        .into_iter()
+        .map(|(name, size)| match volumes.make(deployment, &name, size) {
+            Ok(path) => Ok((name, path)),
+            Err(source) => Err(EnvironmentError::Volume { name, source }),
+        });
+    made.collect()
 }

@@ -10,7 +10,9 @@ use tokio::time::{Instant, sleep_until};
 
 pub use probe::Subject;
 
-use crate::limits::{FIRST_CHECK_PAUSE, FIRST_CHECK_PAUSE_MAX, HEALTHY_AFTER, TELL_AFTER, TOLD_MAX};
+use crate::limits::{
+    AWAITED_CHECK_PAUSE, FIRST_CHECK_PAUSE, FIRST_CHECK_PAUSE_MAX, HEALTHY_AFTER, TELL_AFTER, TOLD_MAX,
+};
 
 /// What a check, or the time, has shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,7 @@ pub struct Checks {
     started: Instant,
     next: Instant,
     pause: Duration,
+    pause_max: Duration,
     healthy: bool,
     /// It runs long enough to be judged by its first check.
     is_up: bool,
@@ -45,11 +48,20 @@ impl Checks {
             started: now,
             next: now,
             pause: FIRST_CHECK_PAUSE,
+            pause_max: FIRST_CHECK_PAUSE_MAX,
             healthy,
             is_up: healthy,
             failures: 0,
             told: None,
             told_times: 0,
+        }
+    }
+
+    /// Somebody may be waiting for this run: what is not healthy yet is looked at often all the time.
+    pub fn of_one_that_is_awaited(self) -> Self {
+        Self {
+            pause_max: AWAITED_CHECK_PAUSE,
+            ..self
         }
     }
 
@@ -63,7 +75,10 @@ impl Checks {
 
     /// Begins anew after a pause, as if nothing had been shown.
     pub fn again_after(&mut self, pause: Duration) {
-        *self = Self::new(false);
+        *self = Self {
+            pause_max: self.pause_max,
+            ..Self::new(false)
+        };
         self.next += pause;
     }
 
@@ -150,7 +165,7 @@ impl Checks {
 
     fn next_pause(&mut self) -> Duration {
         let pause = self.pause;
-        self.pause = (pause * 2).min(FIRST_CHECK_PAUSE_MAX);
+        self.pause = (pause * 2).min(self.pause_max);
         pause
     }
 }

@@ -16,6 +16,7 @@ mod keeper;
 mod last_words;
 pub mod ledger;
 pub mod limits;
+mod logins;
 mod logs;
 mod net_check;
 mod policy;

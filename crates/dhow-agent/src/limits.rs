@@ -120,14 +120,21 @@ pub const CHECK_OUTPUT_MAX_BYTES: usize = 4 * 1024;
 /// Characters of a message in an event: it goes into the log, and 1,024 events make one entry.
 pub const MESSAGE_MAX_CHARS: usize = 400;
 
+/// The longest pause where requests wait for the replica.
+pub const AWAITED_CHECK_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often a node says again that requests wait for a first replica, and measures meanwhile.
+pub const CALLING_EVERY: Duration = Duration::from_secs(1);
+
 /// Starts and stops under way at the same time, for each core. More only make each other slower.
 pub const WORK_PER_CORE: usize = 4;
 
 /// How often what the node and its replicas use is measured: a handful of small files each.
 pub const USAGE_EVERY: Duration = Duration::from_secs(10);
 
-/// The same while a canary is called through this node: a bad one is found within seconds.
-pub const CANARIES_EVERY: Duration = Duration::from_secs(2);
+/// The same while a canary is called through this node, or the counts of services go by their load: a bad one is found, and
+/// a crowd is met, within seconds.
+pub const FOLLOWED_EVERY: Duration = Duration::from_secs(2);
 
 /// How long after a replica has come or gone: at most one measurement a second.
 pub const USAGE_SETTLES: Duration = Duration::from_secs(1);

@@ -61,7 +61,7 @@ use std::time::Duration;
 
 use log_queue::LogQueue;
 
-pub use client::{ProxyClient, ProxyConfig};
+pub use client::{ProxyClient, ProxyConfig, Wanted};
 pub use error::ProxyError;
 pub use mesh::MeshIdentity;
 pub use process::main;

@@ -18,9 +18,11 @@ use std::time::Duration;
 
 use dhow_core::ids::ReplicaName;
 use dhow_core::replica::{Exit, ReplicaEvent, ReplicaState};
-use dhow_core::spec::{Policy, TimeSpan};
-use dhow_driver::driver::{self, Driver, ExitKind, ReplicaStatus, UnknownExit};
+use dhow_core::spec::{Policy, Storage, TimeSpan};
+use dhow_driver::driver::{self, Driver, ExitKind, ReplicaStatus, UnknownExit, error_chain};
+use dhow_driver::volume::Volumes;
 use tokio::sync::{Semaphore, mpsc, watch as channel};
+use tokio::time::Instant;
 
 use self::core::{AssignedChange, LeftBehind, RunnerCore, RunnerTask};
 use crate::balance::{Balancer, NodePlace};
@@ -80,6 +82,8 @@ pub struct Runner {
     core: RunnerCore,
     /// The one that has it, or that will.
     driver: Arc<dyn Driver>,
+    /// Since when failures are counted. A daemon that restarts begins to count time anew, and keeps their number.
+    failing_since: Option<Instant>,
 }
 
 /// What a runner begins with.
@@ -112,7 +116,9 @@ impl Runner {
             wish,
             core: RunnerCore::new(name, tracked),
             driver,
+            failing_since: None,
         };
+        runner.note_failures();
         runner.resume(found.map(|(_, status)| status)).await;
         runner.live().await;
     }
@@ -209,12 +215,41 @@ impl Runner {
 
     /// Moves the machine, and tells the keeper.
     async fn happen(&mut self, event: ReplicaEvent) {
+        if matches!(event, ReplicaEvent::Ended { .. }) {
+            self.let_volumes_go().await;
+        }
         match self.core.happen(event) {
-            Ok(happening) => self.tell(happening).await,
+            Ok(happening) => {
+                self.note_failures();
+                self.tell(happening).await;
+            }
             // A bug: nothing is told that cannot have happened.
             Err(illegal) => {
                 tracing::error!(replica = %self.name(), %illegal, "a replica's event was dropped");
             }
+        }
+    }
+
+    fn note_failures(&mut self) {
+        self.failing_since = match self.core.machine().failures {
+            0 => None,
+            _ => Some(self.failing_since.unwrap_or_else(Instant::now)),
+        };
+    }
+
+    /// Its volumes say since when nobody uses them.
+    async fn let_volumes_go(&self) {
+        let Some(spec) = self.core.spec().filter(|spec| spec.has_named_storage()).cloned() else {
+            return;
+        };
+        let volumes = Volumes::new(self.context.volumes_dir.clone());
+        let deployment = self.name().deployment.to_string();
+        let noted = tokio::task::spawn_blocking(move || {
+            let names: Vec<&str> = spec.storage.iter().filter_map(Storage::volume).collect();
+            volumes.used_until_now(&deployment, &names)
+        });
+        if let Ok(Err(error)) = noted.await {
+            tracing::debug!(replica = %self.name(), error = %error_chain(&error), "the end is not noted of its volumes");
         }
     }
 

@@ -31,8 +31,12 @@ pub trait Session: Send + Sync + 'static {
     /// Says that the node lives, what it runs and which rollouts it knows.
     fn heartbeat(&self, beat: Heartbeat) -> SessionFuture<'_, HeartbeatAnswer>;
 
-    /// What the node uses now; told with the next heartbeat, and forgotten where newer figures come first.
-    fn usage(&self, usage: NodeUsage);
+    /// What the node uses now; told with the next heartbeat, and forgotten where newer figures come first. Where it is
+    /// urgent, the heartbeat comes at once.
+    fn usage(&self, usage: NodeUsage, is_urgent: bool);
+
+    /// Follows whether anybody who decides has heard the last heartbeat.
+    fn heard(&self) -> watch::Receiver<bool>;
 
     /// The values of secrets, by name.
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>>;
@@ -90,6 +94,10 @@ pub struct Pace {
     pub ttl_secs: u32,
     /// Counts the sessions that were opened: with each one the node takes its place in the window anew.
     pub session: u64,
+    /// Counts the heartbeats that were asked for at once.
+    pub urgent: u64,
+    /// The control plane goes by the load of services, and wants to hear of it often.
+    pub follows_load: bool,
 }
 
 /// What a node reports to the control plane: events or an inventory, and the rollouts that it knows.

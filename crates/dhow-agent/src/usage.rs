@@ -1,6 +1,7 @@
 //! Measures what the node and its replicas use, every few seconds, and hands it to the session, which tells it with the
 //! next heartbeat. It only measures: nothing is decided by it, and nothing waits for it.
 
+mod calling;
 mod calls;
 mod canaries;
 mod host;
@@ -17,8 +18,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::balance::Balancer;
 use crate::drivers::Drivers;
-use crate::limits::{CANARIES_EVERY, USAGE_EVERY, USAGE_SETTLES};
+use crate::limits::{FOLLOWED_EVERY, USAGE_EVERY, USAGE_SETTLES};
 use crate::session::Session;
+use calling::Calling;
 use calls::CallRates;
 use host::HostFigures;
 use rates::Rates;
@@ -36,20 +38,28 @@ impl Meter {
     pub async fn run(mut self) {
         let mut rates = Rates::default();
         let (mut host, mut calls) = (None, CallRates::default());
+        let mut calling = Calling::of(&*self.balancer, &*self.session);
+        let pace = self.session.pace();
         loop {
             self.names.borrow_and_update();
             let mut usage = self.measure(&mut rates, &mut host).await;
-            let figures = self.balancer.figures().await;
-            usage.canaries = canaries::counted(&figures);
-            usage.endpoints = calls.since(&figures, Instant::now());
-            let pause = match usage.canaries.is_empty() {
-                true => USAGE_EVERY,
-                false => CANARIES_EVERY,
+            if let Some(figures) = self.balancer.figures().await {
+                usage.canaries = canaries::counted(&figures);
+                let rates = calls.since(&figures, Instant::now());
+                // What passed before the first look is not known.
+                usage.tells_calls = rates.is_some();
+                usage.endpoints = rates.unwrap_or_default();
+            }
+            let is_followed = pace.borrow().follows_load;
+            let pause = match is_followed || !usage.canaries.is_empty() {
+                true => FOLLOWED_EVERY,
+                false => USAGE_EVERY,
             };
-            self.session.usage(usage);
+            self.session.usage(usage.clone(), is_followed);
             tokio::select! {
                 () = sleep(pause) => {}
                 () = others(&mut self.names) => {}
+                never = calling.tell(usage, &*self.balancer, &*self.session) => match never {},
             }
         }
     }

@@ -4,6 +4,7 @@ use dhow_core::spec::TimeSpan;
 use dhow_wire::api::Deployed;
 
 use crate::source_files::FileArgs;
+use crate::suspend::SuspendArgs;
 
 /// The name of the standard input in findings.
 pub const STDIN: &str = "<stdin>";
@@ -28,6 +29,9 @@ pub struct Args {
     /// Deploy even what was taken back before because its version failed
     #[arg(long)]
     pub force: bool,
+
+    #[command(flatten)]
+    pub suspend: SuspendArgs,
 
     /// Print the result as JSON on stdout
     #[arg(long)]

@@ -39,6 +39,15 @@ pub fn minute_utc(unix_secs: i64) -> String {
     }
 }
 
+/// A moment: `2026-11-17 02:00:07 UTC`.
+pub fn second_utc(unix_secs: i64) -> String {
+    match Timestamp::from_second(unix_secs) {
+        Ok(moment) => moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        // Outside of what a calendar holds.
+        Err(_) => unix_secs.to_string(),
+    }
+}
+
 /// A size: `512 B`, `1.5 KiB`, `12 MiB`.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];

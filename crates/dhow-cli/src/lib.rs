@@ -17,6 +17,7 @@ pub mod node;
 pub mod plan;
 pub mod progress;
 pub mod ps;
+pub mod rebalance;
 pub mod restart;
 pub mod rm;
 pub mod rollback;
@@ -27,8 +28,10 @@ pub mod source_files;
 pub mod start;
 pub mod status;
 pub mod stop;
+pub mod suspend;
 mod table;
 pub mod target;
+pub mod volume;
 pub mod wait;
 
 pub use shown::{ERROR, Shown, word, yes_no};

@@ -5,19 +5,30 @@ use std::collections::BTreeMap;
 use dhow_core::spec::{DeploymentSpec, RType};
 use dhow_wire::api::{DeploymentPlan, PlanChange, PlannedService};
 
+use crate::rebalance;
 use crate::source_files::FileArgs;
 
 /// Show what a deployment would change and where its replicas would go
 ///
 /// Nothing is changed. Where no daemon answers and none was named, the plan is made for this machine alone.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct Args {
+    #[command(subcommand)]
+    pub what: Option<What>,
+
     #[command(flatten)]
     pub from: FileArgs,
 
     /// Print the plan as JSON on stdout
     #[arg(long)]
     pub json: bool,
+}
+
+/// What else than a file can be planned.
+#[derive(clap::Subcommand)]
+pub enum What {
+    Rebalance(rebalance::PlanArgs),
 }
 
 fn word(change: &PlannedService) -> String {
@@ -74,6 +85,9 @@ pub fn text(spec: &DeploymentSpec, plan: &DeploymentPlan) -> String {
         text += "\n";
         for difference in &change.differences {
             text += &format!("  {:width$}    {difference}\n", "");
+        }
+        for note in &change.notes {
+            text += &format!("  {:width$}    {note}\n", "");
         }
         for waiting in &change.waiting {
             text += &format!(

@@ -3,6 +3,7 @@
 use dhow_core::ids::DeploymentName;
 use dhow_wire::api::Deployed;
 
+use crate::suspend::SuspendArgs;
 use crate::target;
 use crate::wait::WaitArgs;
 
@@ -17,6 +18,9 @@ pub struct Args {
     /// The revision to bring back; else the last good one before the current
     #[arg(long, value_name = "REVISION")]
     pub to: Option<u64>,
+
+    #[command(flatten)]
+    pub suspend: SuspendArgs,
 
     #[command(flatten)]
     pub wait: WaitArgs,

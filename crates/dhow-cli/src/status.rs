@@ -1,10 +1,10 @@
 //! `dhow status [DEPLOYMENT]`: services with running and desired, health, endpoints.
 
 use dhow_core::ids::DeploymentName;
-use dhow_wire::{DeploymentStatus, ServedEndpoint, ServiceHealthSummary};
+use dhow_wire::{DeploymentSource, DeploymentStatus, ServedEndpoint, ServiceHealthSummary};
 
 use crate::endpoints::Viewpoint;
-use crate::human::{minute_utc, one_line};
+use crate::human::{minute_utc, one_line, second_utc};
 use crate::shown::{Shown, word, yes_no};
 use crate::table::Table;
 use crate::target;
@@ -32,6 +32,9 @@ pub fn one(status: &DeploymentStatus, viewpoint: &Viewpoint) -> String {
     if let Some(message) = &status.message {
         text += &format!("  {}\n", one_line(message));
     }
+    if let Some(source) = &status.source {
+        text += &format!("  {}\n", one_line(&of_source(source)));
+    }
     for note in &status.notes {
         text += &format!("  {}\n", one_line(note));
     }
@@ -39,6 +42,33 @@ pub fn one(status: &DeploymentStatus, viewpoint: &Viewpoint) -> String {
         text += &stopped_line(&status.deployment, service).unwrap_or_default();
     }
     text + &services(&status.services, &status.served, viewpoint)
+}
+
+/// Where it comes from, and since when that is what the cluster knows.
+fn of_source(source: &DeploymentSource) -> String {
+    let mut text = format!("source {}", source.name);
+    if let Some(version) = source.version {
+        text += &format!(", version {version}");
+    }
+    if let Some(commit) = &source.commit {
+        text += &format!(" at {commit}");
+    }
+    if let Some(looked) = source.looked_unix_secs {
+        text += &format!(", looked at {}", second_utc(looked));
+    }
+    text
+}
+
+/// What a row says of the state: also that the source's word does not count at the moment.
+fn state(status: &DeploymentStatus) -> String {
+    let suspended = status
+        .source
+        .as_ref()
+        .and_then(|source| source.suspended_until_unix_secs);
+    match suspended {
+        Some(_) => format!("{} (source suspended)", word(&status.state)),
+        None => word(&status.state),
+    }
 }
 
 /// Who has stopped a service and when, and how it is started again.
@@ -84,7 +114,7 @@ pub fn all(list: &[DeploymentStatus], viewpoint: &Viewpoint) -> Shown {
             table.row([
                 status.deployment.clone(),
                 status.revision.to_string(),
-                word(&status.state),
+                state(status),
                 service.name.clone(),
                 running(service),
                 healthy(service),
@@ -93,7 +123,7 @@ pub fn all(list: &[DeploymentStatus], viewpoint: &Viewpoint) -> Shown {
         }
         if status.services.is_empty() {
             let empty = String::new;
-            let state = word(&status.state);
+            let state = state(status);
             table.row([
                 status.deployment.clone(),
                 status.revision.to_string(),

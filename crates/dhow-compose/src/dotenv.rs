@@ -14,6 +14,14 @@ pub(crate) struct Problem {
     pub message: String,
 }
 
+/// What a file says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Values {
+    pub values: BTreeMap<String, String>,
+    /// Names in values that nobody has set, with the line of the value: nothing stands in their place.
+    pub unset: Vec<(String, u32)>,
+}
+
 /// How values are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -22,12 +30,9 @@ pub(crate) enum Form {
     Raw,
 }
 
-pub(crate) fn parse(
-    text: &str,
-    form: Form,
-    env: &dyn Fn(&str) -> Option<String>,
-) -> Result<BTreeMap<String, String>, Problem> {
+pub(crate) fn parse(text: &str, form: Form, env: &dyn Fn(&str) -> Option<String>) -> Result<Values, Problem> {
     let mut values: BTreeMap<String, String> = BTreeMap::new();
+    let mut unset = Vec::new();
     let (mut rest, mut line) = (text.strip_prefix('\u{feff}').unwrap_or(text), 1u32);
     while !rest.is_empty() {
         let (first, after) = rest.split_once('\n').unwrap_or((rest, ""));
@@ -57,8 +62,13 @@ pub(crate) fn parse(
         let filled = match read.has_variables {
             true => {
                 let known = |name: &str| env(name).or_else(|| values.get(name).cloned());
-                let filled = interpolate::text(&read.text, &known);
-                filled.map(|filled| filled.text).unwrap_or(read.text)
+                match interpolate::text(&read.text, &known) {
+                    Ok(filled) => {
+                        unset.extend(filled.unset.into_iter().map(|name| (name, line)));
+                        filled.text
+                    }
+                    Err(_) => read.text,
+                }
             }
             false => read.text,
         };
@@ -67,7 +77,7 @@ pub(crate) fn parse(
         line += rest[..length].matches('\n').count() as u32;
         rest = &rest[length..];
     }
-    Ok(values)
+    Ok(Values { values, unset })
 }
 
 fn check_name(name: &str, line: u32) -> Result<(), Problem> {
@@ -144,7 +154,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Vec<(String, String)>, Problem> {
         let env = |name: &str| (name == "HERE").then(|| "mine".to_owned());
-        parse(text, Form::Usual, &env).map(|values| values.into_iter().collect())
+        parse(text, Form::Usual, &env).map(|found| found.values.into_iter().collect())
     }
 
     #[test]
@@ -175,7 +185,16 @@ mod tests {
 
     #[test]
     fn a_raw_value_is_as_it_stands() {
-        let values = parse("A=\"$x\" # y", Form::Raw, &|_| None).unwrap();
-        assert_eq!(values["A"], "\"$x\" # y");
+        let found = parse("A=\"$x\" # y", Form::Raw, &|_| None).unwrap();
+        assert_eq!(found.values["A"], "\"$x\" # y");
+        assert_eq!(found.unset, []);
+    }
+
+    #[test]
+    fn names_that_nobody_has_set_are_told_with_their_line() {
+        let text = "A=1\nPASSWORD=p$w\nB=${A}${GONE}\nC='$it'\nD=${E:-1}$$x\n";
+        let found = parse(text, Form::Usual, &|_| None).unwrap();
+        assert_eq!(found.values["PASSWORD"], "p");
+        assert_eq!(found.unset, [("w".to_owned(), 2), ("GONE".to_owned(), 3)]);
     }
 }

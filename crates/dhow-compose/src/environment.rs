@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::PathKind;
 use crate::dotenv;
+use crate::interpolate;
 use crate::item::Item;
 use crate::service::Reader;
 
@@ -78,12 +79,14 @@ fn env_file(reader: &mut Reader<'_, '_>, entry: &Item) -> Option<BTreeMap<String
     };
     let (variables, around) = (reader.variables, reader.around);
     match dotenv::parse(&text, form, &|name| variables.get(around, name)) {
-        Ok(values) => Some(
-            values
-                .into_iter()
-                .map(|(name, value)| (name, as_text(value)))
-                .collect(),
-        ),
+        Ok(found) => {
+            for (name, line) in found.unset {
+                let message = format!("line {line} of {path}: {}", interpolate::not_set(&name));
+                reader.note(entry.place, message);
+            }
+            let values = found.values.into_iter();
+            Some(values.map(|(name, value)| (name, as_text(value))).collect())
+        }
         Err(problem) => {
             let message = format!("line {} of {path}: {}", problem.line, problem.message);
             reader.refuse(entry.place, "env_file", message, "")

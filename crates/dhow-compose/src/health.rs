@@ -22,6 +22,13 @@ pub(crate) fn read(reader: &mut Reader<'_, '_>, service: &Item) -> Option<Health
     {
         return None;
     }
+    let fields = item.fields().unwrap_or_default();
+    if !fields.is_empty() && fields.iter().all(|field| &*field.key == "disable") {
+        // As good as nothing: the check of the image stays on, as it does where nothing is written.
+        let message = "the check of the image itself is not known here: write its `test` where it matters";
+        reader.note(item.place, message);
+        return None;
+    }
     let Some(test) = item.get("test") else {
         let message = "the check of the image itself is not known here";
         let hint = "write its `test`, or remove `healthcheck`";

@@ -23,7 +23,7 @@ pub(crate) fn fill(
             Ok(filled) => {
                 for name in filled.unset {
                     if unset.insert(name.clone()) {
-                        report.note(place, format!("`{name}` is not set: it is empty here"));
+                        report.note(place, not_set(&name));
                     }
                 }
                 *scalar = Scalar {
@@ -44,6 +44,11 @@ pub(crate) fn fill(
             }
         }
     }
+}
+
+/// What is said of a variable that is not set.
+pub(crate) fn not_set(name: &str) -> String {
+    format!("`{name}` is not set: it is empty here; write `$$` for a `$` that is meant as it stands")
 }
 
 /// A text with its variables put in.

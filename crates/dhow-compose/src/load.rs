@@ -114,26 +114,34 @@ impl Loader<'_, '_> {
             let text = self.text(&path, &path.display().to_string())?;
             let known = |name: &str| (self.around.env)(name).or_else(|| values.get(name).cloned());
             match dotenv::parse(&text, Form::Usual, &known) {
-                Ok(found) => values.extend(found),
+                Ok(found) => {
+                    for (name, line) in found.unset {
+                        let place = self.line_of(&path, &text, line);
+                        self.report.note(place, interpolate::not_set(&name));
+                    }
+                    values.extend(found.values);
+                }
                 Err(problem) => {
-                    let source = Source::new(&path.display().to_string(), &text);
-                    let start = text
-                        .split('\n')
-                        .take(problem.line as usize - 1)
-                        .map(|line| line.len() + 1)
-                        .sum();
-                    let place = Location {
-                        span: source.span_at(start),
-                        file: self
-                            .report
-                            .add_file(source.clone(), PathBuf::new(), Findings::of(source)),
-                    };
+                    let place = self.line_of(&path, &text, problem.line);
                     self.report.refuse(place, "", problem.message, "");
                     return None;
                 }
             }
         }
         Some(Variables(values))
+    }
+
+    /// A line of a file of variables, which is of interest only where there is something to say of it.
+    fn line_of(&mut self, path: &Path, text: &str, line: u32) -> Location {
+        let source = Source::new(&path.display().to_string(), text);
+        let before = text.split('\n').take(line.saturating_sub(1) as usize);
+        let start = before.map(|line| line.len() + 1).sum();
+        Location {
+            span: source.span_at(start),
+            file: self
+                .report
+                .add_file(source.clone(), PathBuf::new(), Findings::of(source)),
+        }
     }
 
     fn text(&mut self, path: &Path, name: &str) -> Option<String> {

@@ -31,6 +31,7 @@ struct Mount {
     read_only: bool,
     size: Option<ByteSize>,
     makes_folder: bool,
+    nocopy: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -152,6 +153,7 @@ fn short(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Mount> {
         read_only: false,
         size: None,
         makes_folder: true,
+        nocopy: false,
     };
     if let Some(target) = parts.next() {
         mount.kind = if first.starts_with(['.', '/', '~']) {
@@ -166,7 +168,8 @@ fn short(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Mount> {
         match option {
             "ro" => mount.read_only = true,
             "rw" | "" => {}
-            "z" | "Z" | "cached" | "delegated" | "consistent" | "nocopy" => {
+            "nocopy" => mount.nocopy = true,
+            "z" | "Z" | "cached" | "delegated" | "consistent" => {
                 reader.note(item.place, format!("`{option}` has no effect here"));
             }
             "private" | "rprivate" => {}
@@ -251,7 +254,7 @@ fn long(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Mount> {
             hint,
         );
     }
-    for (block, name) in [("volume", "nocopy"), ("bind", "selinux"), ("tmpfs", "mode")] {
+    for (block, name) in [("bind", "selinux"), ("tmpfs", "mode")] {
         if let Some(item) = inner(block, name) {
             reader.note(item.place, format!("`{name}` has no effect here"));
         }
@@ -264,6 +267,8 @@ fn long(reader: &mut Reader<'_, '_>, item: &Item) -> Option<Mount> {
         read_only: item
             .get("read_only")
             .is_some_and(|item| reader.flag(item, "volumes").unwrap_or_default()),
+        nocopy: inner("volume", "nocopy")
+            .is_some_and(|item| reader.flag(&item, "volumes").unwrap_or_default()),
         size: inner("tmpfs", "size").and_then(|item| reader.size(&item, "volumes")),
         makes_folder: inner("bind", "create_host_path")
             .is_some_and(|item| reader.flag(&item, "volumes").unwrap_or(true)),
@@ -286,21 +291,20 @@ fn add(reader: &mut Reader<'_, '_>, mount: Mount, spec: &mut ServiceSpec, shared
                     .refuse::<()>(mount.place, "volumes", message, hint)
                     .unwrap_or_default();
             }
-            shared
-                .used_volumes
-                .entry(name.clone())
-                .or_default()
-                .push((reader.name.clone(), mount.place));
             Some(Storage::Named {
                 name,
                 target: mount.target.clone(),
                 read_only: mount.read_only,
+                nocopy: mount.nocopy,
+                size: None,
             })
         }
         (Kind::Volume, None) => Some(Storage::Named {
             name: derived(&["anonymous", &reader.name, &mount.target]),
             target: mount.target.clone(),
             read_only: mount.read_only,
+            nocopy: mount.nocopy,
+            size: None,
         }),
         (Kind::Bind, Some(source)) => bind(reader, &mount, source, spec, shared),
         (Kind::Bind, None) => reader.refuse(

@@ -16,16 +16,13 @@ use crate::load::Loaded;
 use crate::networks::Networks;
 use crate::report::{Location, Report};
 use crate::service::{self, Reader};
-use crate::{
-    Around, Asked, Converted, Nodes, SecretValue, endpoints, files, keys, mentions, mounts, names, pairs,
-};
+use crate::{Around, Asked, Converted, SecretValue, endpoints, files, keys, mentions, mounts, names, pairs};
 
 /// What the services of a project have together.
 pub(crate) struct ProjectParts<'p> {
     root: &'p Item,
     /// Volumes that are declared.
     pub volumes: BTreeSet<String>,
-    pub used_volumes: BTreeMap<String, Vec<(String, Location)>>,
     pub configs: BTreeMap<String, ConfigSpec>,
     pub secrets: Vec<SecretValue>,
     pub missing_folders: Vec<PathBuf>,
@@ -74,7 +71,6 @@ pub(crate) fn convert(
     let mut shared = ProjectParts {
         root,
         volumes: declared_volumes(root, report),
-        used_volumes: BTreeMap::new(),
         configs: BTreeMap::new(),
         secrets: Vec::new(),
         missing_folders: Vec::new(),
@@ -85,18 +81,6 @@ pub(crate) fn convert(
     depends(&mut drafts, &known, &all, report);
     reach(&mut drafts, &networks, report);
     settle(&mut drafts, &mut places);
-    one_node(&drafts, &shared, around, report);
-    if let Some((_, place)) = shared
-        .used_volumes
-        .values()
-        .flatten()
-        .min_by_key(|(_, place)| (place.file, place.span))
-    {
-        report.note(
-            *place,
-            "a new volume begins empty: what the image has at its target is not copied into it",
-        );
-    }
     let spec = DeploymentSpec {
         version: SpecVersion::V1,
         deployment: deployment?,
@@ -471,35 +455,6 @@ fn reach(drafts: &mut [Draft<'_>], networks: &Networks, report: &mut Report) {
             draft.spec.image_ports = Some(ImagePorts { allow });
         }
         draft.spec.extra_hosts.extend(names.hosts(draft.written));
-    }
-}
-
-/// A volume that two services share is one folder of one node.
-fn one_node(drafts: &[Draft<'_>], shared: &ProjectParts<'_>, around: &Around<'_>, report: &mut Report) {
-    if around.nodes == Nodes::Here {
-        return;
-    }
-    for (volume, users) in &shared.used_volumes {
-        let of: Vec<&Draft<'_>> = drafts
-            .iter()
-            .filter(|draft| users.iter().any(|(user, _)| user == draft.written))
-            .collect();
-        let first = of.first().map(|draft| &draft.spec.node_selector.labels);
-        let is_pinned = of
-            .iter()
-            .all(|draft| Some(&draft.spec.node_selector.labels) == first)
-            && first.is_some_and(|labels| !labels.is_empty());
-        if of.len() < 2 || is_pinned {
-            continue;
-        }
-        for (user, place) in users {
-            let message = format!(
-                "`{volume}` is one folder of one node, and {} services share it",
-                of.len()
-            );
-            let hint = "label one node, as in `dhow node label 1 data=here`, and give each of them `deploy: { placement: { constraints: [node.labels.data == here] } }`";
-            report.refuse(*place, &format!("services.{user}.volumes"), message, hint);
-        }
     }
 }
 

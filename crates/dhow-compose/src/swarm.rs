@@ -1,6 +1,8 @@
 //! The `deploy` block: how many, where, with what resources, and how a new version replaces the old.
 
-use dhow_core::spec::{Cpu, OnFailure, RType, RestartPolicy, ScaleSpec, ServiceSpec, TimeSpan};
+use dhow_core::spec::{
+    Cpu, LabelRule, LabelTest, OnFailure, RType, RestartPolicy, ScaleSpec, ServiceSpec, TimeSpan,
+};
 
 use crate::item::Item;
 use crate::service::{self, Reader};
@@ -110,10 +112,9 @@ fn restart(reader: &mut Reader<'_, '_>, item: &Item, spec: &mut ServiceSpec) {
             .filter(|attempts: &u32| *attempts > 0);
     }
     if let Some(window) = item.get("window") {
-        reader.note(
-            window.place,
-            "`window` has no effect: attempts are counted anew after a stable run",
-        );
+        let span = reader.span(window, "window");
+        let counts = spec.restart.max_attempts.is_some();
+        spec.restart.interval = span.filter(|span| counts && *span != TimeSpan::ZERO);
     }
     reader.at(&["restart"], item.place);
 }
@@ -187,9 +188,11 @@ fn placement(reader: &mut Reader<'_, '_>, item: &Item, spec: &mut ServiceSpec) {
         &["constraints", "preferences", "max_replicas_per_node"],
     );
     if let Some(item) = item.get("max_replicas_per_node") {
-        let message = "`max_replicas_per_node` cannot be carried out";
-        let hint = "leave it out: replicas are spread over nodes; `mode: global` runs one on each";
-        let _: Option<()> = reader.refuse(item.place, "deploy.placement", message, hint);
+        reader.at(&["max_per_node"], item.place);
+        // 0 is Swarm's word for no bound.
+        spec.max_per_node = reader
+            .number(item, "max_replicas_per_node")
+            .filter(|count: &u32| *count > 0);
     }
     if let Some(item) = item.get("constraints") {
         for (text, place) in reader.texts(item, "constraints") {
@@ -204,11 +207,12 @@ fn placement(reader: &mut Reader<'_, '_>, item: &Item, spec: &mut ServiceSpec) {
                     let key = key.trim_start_matches("node.labels.");
                     spec.node_selector.labels.insert(key.into(), value.into());
                 }
+                None if differs(&text).is_some() => spec.node_selector.rules.extend(differs(&text)),
                 Some(_) | None => {
                     let message = format!(
                         "the constraint `{text}` cannot be carried out: nodes are chosen by labels that they have"
                     );
-                    let hint = "label the nodes, as in `dhow node label 1 disk=ssd`, and write `node.labels.disk == ssd`";
+                    let hint = "label the nodes, as in `dhow node label 1 disk=ssd`, and write `node.labels.disk == ssd` or `!= ssd`";
                     let _: Option<()> = reader.refuse(place, "deploy.placement.constraints", message, hint);
                 }
             }
@@ -226,6 +230,15 @@ fn placement(reader: &mut Reader<'_, '_>, item: &Item, spec: &mut ServiceSpec) {
             }
         }
     }
+}
+
+/// `node.labels.zone != a`.
+fn differs(text: &str) -> Option<LabelRule> {
+    let (key, value) = text.split_once("!=")?;
+    let label = key.trim().strip_prefix("node.labels.")?;
+    let test = LabelTest::Differs(value.trim().into());
+    let label = label.into();
+    Some(LabelRule { label, test })
 }
 
 pub(crate) fn cpus(reader: &mut Reader<'_, '_>, item: &Item, key: &str) -> Option<Cpu> {

@@ -74,6 +74,7 @@ fn nodes(state: &mut State, count: u64) {
             tries_settings: false,
             mounts_files: false,
             runs_steps: false,
+            volumes: dhow_core::spec::VolumeSupport::Named,
             mesh_addr: None,
         };
         apply(

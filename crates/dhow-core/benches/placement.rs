@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use dhow_core::amount::Amount;
 use dhow_core::ids::{NodeId, RoleName, ServiceId};
-use dhow_core::placement::{Ask, Candidate, NodeRow, NodeTable, Occupant, Openness};
+use dhow_core::placement::{Ask, Candidate, NodeRow, NodeTable, Occupant, Openness, Rules};
 use dhow_core::spec::{AffinityMode, ServiceSpec};
 
 /// Sizes are divided by this where nobody looks at the figures.
@@ -66,6 +66,7 @@ fn cluster(nodes: u64) -> NodeTable {
             occupant: Occupant::Nobody,
             mounts_files: true,
             runs_steps: true,
+            volumes: dhow_core::spec::VolumeSupport::Sized,
         });
     }
     table
@@ -97,6 +98,7 @@ impl Service {
             present,
             bound_to: None,
             avoid: &[],
+            rules: Rules::default(),
         }
     }
 }

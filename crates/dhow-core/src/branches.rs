@@ -75,6 +75,13 @@ pub fn lost(losing: &State, winning: &State) -> Lost {
             lost.others.push(format!("secret {name} differs"));
         }
     }
+    for own in losing.services.values() {
+        let theirs = winning.service_named(&own.key.deployment, &own.key.service);
+        if theirs.is_some_and(|theirs| theirs.stopped.is_some() != own.stopped.is_some()) {
+            lost.others
+                .push(format!("whether {} is stopped differs", own.key));
+        }
+    }
     for (id, node) in &losing.nodes {
         if let Some(known) = winning.node(*id)
             && known.drain != node.drain

@@ -14,7 +14,9 @@ use crate::command::{Refused, RolloutAction, ScaleChange, Stale, StopReason};
 use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, ServiceId, ServiceName};
 use crate::replica::{Machine, ReplicaEvent};
 use crate::rollout::Judgement;
-use crate::state::{ApiToken, Drain, NotifySettings, RunOutcome, SourceSettings, State};
+use crate::scaler::{Called, Resize};
+use crate::spec::TimeSpan;
+use crate::state::{ApiToken, Drain, NotifySettings, RunOutcome, SourceSettings, State, Suspension};
 
 pub use compare::compare;
 
@@ -90,6 +92,7 @@ pub enum ClusterChange<'a> {
         source: Option<&'a Arc<str>>,
         version: u64,
         deployments: usize,
+        commit: Option<&'a Arc<str>>,
     },
 }
 
@@ -174,11 +177,28 @@ pub enum DeploymentChange<'a> {
         service: Option<&'a ServiceName>,
         author: &'a Arc<str>,
     },
+    /// A person has set counts of adaptive services for a while.
+    Held {
+        changes: &'a [ScaleChange],
+        span: TimeSpan,
+        by: &'a Arc<str>,
+    },
+    /// Their scaler decides again.
+    HoldEnded {
+        services: &'a [ServiceName],
+        by: &'a Arc<str>,
+    },
     /// A signed set has a revision that was taken back before; the deployment stays as it is.
     HeldBack {
         revision: DeploymentRevision,
         cause: &'a Arc<str>,
     },
+    /// A person has the last word about what a source has brought, for a while.
+    Suspended {
+        suspension: &'a Suspension,
+    },
+    /// The source has it again.
+    SuspensionOver,
 }
 
 /// What an entry did to one service.
@@ -196,6 +216,11 @@ pub enum ServiceChange<'a> {
     },
     SettingsAdopted,
     CanaryJudged(Judgement),
+    /// The scaler has decided another count.
+    Resized {
+        resize: &'a Resize,
+        called: &'a Called,
+    },
     Removed,
     /// A run of a schedule; for no due time where somebody asked for it.
     RunBegan {

@@ -18,7 +18,8 @@ use crate::ids::{
 };
 use crate::replica::{Machine, ReplicaEvent};
 use crate::rollout::Judgement;
-use crate::spec::{DeploymentSpec, RolloutSpec};
+use crate::scaler::{self, Resize};
+use crate::spec::{DeploymentSpec, RolloutSpec, TimeSpan};
 use crate::state::{ApiToken, Drain, EventPlace, NodeInfo, NotifySettings, Request, SourceSettings};
 use crate::time::ClusterTime;
 
@@ -59,8 +60,12 @@ impl Command {
             let needs = [
                 (spec.needs_job_rules(), crate::step::JOBS_LEVEL),
                 (spec.needs_container_rules(), crate::step::JOBS_LEVEL),
+                (spec.needs_placement_rules(), crate::step::PLACES_LEVEL),
+                (spec.has_restart_intervals(), crate::step::PLACES_LEVEL),
                 (spec.needs_stages(), RolloutSpec::STAGES_SINCE),
                 (spec.has_files(), crate::step::FILES_LEVEL),
+                (spec.needs_volume_rules(), crate::step::VOLUMES_LEVEL),
+                (spec.needs_scaler(), scaler::SINCE_LEVEL),
             ];
             let levels = needs.iter().filter(|(needs, _)| *needs).map(|(_, level)| *level);
             levels.max().unwrap_or(0)
@@ -69,12 +74,27 @@ impl Command {
             Self::Deployment(
                 DeploymentCommand::Deploy { spec, .. } | DeploymentCommand::RecordConflicted { spec, .. },
             ) => level(spec),
-            Self::Deployment(DeploymentCommand::ApplyManifests { specs, .. }) => specs
-                .iter()
-                .map(|ManifestSpec(spec)| level(spec))
-                .max()
-                .unwrap_or(0),
+            Self::Deployment(DeploymentCommand::ApplyManifests {
+                specs, commit, why, ..
+            }) => {
+                let specs = specs.iter().map(|ManifestSpec(spec)| level(spec)).max();
+                match (commit, why) {
+                    (None, ApplyReason::Newer) => specs.unwrap_or(0),
+                    (Some(_), _)
+                    | (None, ApplyReason::Accepted | ApplyReason::SuspensionOver | ApplyReason::Retry) => {
+                        specs.unwrap_or(0).max(crate::step::SOURCES_LEVEL)
+                    }
+                }
+            }
+            Self::Cluster(ClusterCommand::SetSource { settings, .. }) if settings.needs_remotes() => {
+                crate::step::SOURCES_LEVEL
+            }
             Self::Deployment(DeploymentCommand::Steer { .. }) => RolloutSpec::STAGES_SINCE,
+            Self::Deployment(DeploymentCommand::Rebalance { .. }) => crate::step::PLACES_LEVEL,
+            Self::Deployment(DeploymentCommand::Hold { .. } | DeploymentCommand::EndHold { .. }) => {
+                scaler::SINCE_LEVEL
+            }
+            Self::Deployment(DeploymentCommand::Suspending { .. }) => crate::step::SOURCES_LEVEL,
             Self::Deployment(
                 DeploymentCommand::Remove { .. }
                 | DeploymentCommand::Scale { .. }
@@ -85,12 +105,14 @@ impl Command {
             | Self::Node(_)
             | Self::Agent(_) => 0,
             Self::Deployment(DeploymentCommand::StartRun { .. }) => crate::step::JOBS_LEVEL,
+            Self::Deployment(DeploymentCommand::BindVolume { .. }) => crate::step::VOLUMES_LEVEL,
             Self::Deployment(DeploymentCommand::Stop { .. } | DeploymentCommand::Start { .. }) => {
                 crate::step::STOP_LEVEL
             }
             Self::Plan(command) => match command {
                 PlanCommand::Job(_) => crate::step::JOBS_LEVEL,
                 PlanCommand::JudgeCanary { .. } => RolloutSpec::STAGES_SINCE,
+                PlanCommand::Resize { .. } => scaler::SINCE_LEVEL,
                 PlanCommand::Place { .. }
                 | PlanCommand::Stop { .. }
                 | PlanCommand::Forget { .. }
@@ -289,6 +311,11 @@ pub enum DeploymentCommand {
         /// Each source has its own versions and its own deployments.
         #[serde(default)]
         source: Option<Arc<str>>,
+        /// The commit of the repository that the set was read from.
+        #[serde(default)]
+        commit: Option<Arc<str>>,
+        #[serde(default)]
+        why: ApplyReason,
     },
     /// A revision that the losing half of a divided cluster wrote, for the history alone.
     RecordConflicted {
@@ -325,6 +352,63 @@ pub enum DeploymentCommand {
         author: Arc<str>,
         wall_unix_secs: i64,
     },
+    /// A node keeps a volume from now on, or has it no more: a person has put content there, or removed it.
+    BindVolume {
+        deployment: DeploymentName,
+        volume: Arc<str>,
+        node: NodeId,
+        kept: bool,
+    },
+    /// Replicas are to go elsewhere, so that services are spread better; with none, those that were to go stay.
+    Rebalance {
+        moves: Vec<ReplicaMove>,
+        author: Arc<str>,
+    },
+    /// A person sets counts of adaptive services, and their scaler leaves them for so long.
+    Hold {
+        deployment: DeploymentName,
+        changes: Vec<ScaleChange>,
+        span: TimeSpan,
+        author: Arc<str>,
+    },
+    /// Their scaler decides again.
+    EndHold {
+        deployment: DeploymentName,
+        services: Vec<ServiceName>,
+        author: Arc<str>,
+    },
+    /// A deploy, a scale or a rollback of what a source owns: the person's word counts there for that long, then the
+    /// source's again.
+    Suspending {
+        for_ms: u64,
+        /// When that is, for people.
+        until_unix_secs: i64,
+        author: Arc<str>,
+        command: Box<DeploymentCommand>,
+    },
+}
+
+/// A replica that another node is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaMove {
+    pub replica: ReplicaKey,
+    pub from: NodeId,
+    pub to: NodeId,
+}
+
+/// Why a set of manifests is put in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApplyReason {
+    /// It is newer than what is in force.
+    #[default]
+    Newer,
+    /// A person has said yes to what a set may not do unasked.
+    Accepted,
+    /// It is the one in force, and the time of a suspension is over.
+    SuspensionOver,
+    /// It is the one in force, and a person wants what was taken back to be tried again.
+    Retry,
 }
 
 /// What a person may do with a rollout.
@@ -427,6 +511,12 @@ pub enum PlanCommand {
         service: ServiceId,
         generation: Generation,
         judgement: Judgement,
+    },
+    /// Another count of an adaptive service, with the figures that call for it.
+    Resize {
+        service: ServiceId,
+        generation: Generation,
+        resize: Resize,
     },
 }
 

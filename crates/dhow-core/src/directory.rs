@@ -21,7 +21,7 @@ use imbl::OrdSet;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Generation, NodeId, ReplicaName, RoleName, ServiceKey};
-use crate::spec::Endpoint;
+use crate::spec::{Endpoint, RType, TimeSpan};
 use crate::state::Service;
 
 pub use change::{DirectoryChange, ListingChange};
@@ -75,6 +75,16 @@ pub struct Listing {
     /// How requests are shared out while a canary is tried.
     #[serde(default)]
     pub canary: Option<CanaryShare>,
+    /// It may have no replica: requests wait so long for the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold_start: Option<TimeSpan>,
+}
+
+/// How long requests wait for the first replica of a service that may have none.
+fn cold_start_of(service: &Service) -> Option<TimeSpan> {
+    let spec = service.spec().filter(|_| !service.is_off())?;
+    let cold_start = spec.scale.cold_start();
+    cold_start.filter(|_| spec.rtype == RType::Service && spec.replica_groups.is_empty())
 }
 
 /// The share of a canary in the requests to its service.
@@ -92,13 +102,13 @@ pub struct CanaryShare {
 impl CanaryShare {
     /// None while no canary is tried.
     pub fn of(service: &Service) -> Option<Self> {
-        service.canary_base()?;
+        let base = service.canary_base()?;
         let info = service.target_info()?;
         let canary = service.canary_count();
         let generations = service.generations.iter();
         let generations = generations.filter(|(_, known)| known.template == info.template);
         Some(Self {
-            number: info.template.0,
+            number: base.0,
             generations: generations.map(|(generation, _)| *generation).collect(),
             share: canary,
             of: service.count_total().saturating_add(canary),

@@ -8,7 +8,7 @@ use crate::command::{Command, DeploymentCommand, Entry, PlanCommand, Refused};
 use crate::ids::{NodeId, ReplicaKey, ReplicaName, ServiceId, ServiceName};
 use crate::plan::{PlanCache, Waiting, plan_next};
 use crate::spec::{DeploymentSpec, RType, ServiceSpec, differences};
-use crate::state::State;
+use crate::state::{Apart, State};
 use crate::step::step;
 
 /// Plans on the copy until nothing is left to place; each places up to 20,000.
@@ -43,6 +43,8 @@ pub struct ServiceProspect {
     pub waiting: Vec<Waiting>,
     /// What differs from what it has now, in words; nothing of what may be a password.
     pub differences: Vec<String>,
+    /// What it would share by name alone.
+    pub apart: Vec<Apart>,
 }
 
 /// What a deployment would do, as `dhow plan` shows it.
@@ -151,7 +153,8 @@ fn note(run: &mut DryRun, copy: &State, spec: &DeploymentSpec, command: &PlanCom
         | PlanCommand::Job(_)
         | PlanCommand::TrySettings { .. }
         | PlanCommand::AdoptSettings { .. }
-        | PlanCommand::JudgeCanary { .. } => {}
+        | PlanCommand::JudgeCanary { .. }
+        | PlanCommand::Resize { .. } => {}
     }
 }
 
@@ -191,6 +194,9 @@ fn changes(
                 .collect(),
             waiting: waiting.map(|report| report.waiting.clone()).unwrap_or_default(),
             differences: old.map(|old| differences(old, wanted)).unwrap_or_default(),
+            apart: found
+                .map(|service| after.volumes_apart(service))
+                .unwrap_or_default(),
         };
         changes.insert(name.clone(), entry);
     }
@@ -213,6 +219,7 @@ fn changes(
                 after: Vec::new(),
                 waiting: Vec::new(),
                 differences: Vec::new(),
+                apart: Vec::new(),
             },
         );
     }

@@ -6,6 +6,7 @@
 
 pub mod acme;
 pub mod amount;
+mod around;
 pub mod assignment;
 pub mod branches;
 pub mod change;
@@ -19,9 +20,12 @@ mod maps;
 pub mod mirror;
 pub mod placement;
 pub mod plan;
+pub mod rebalance;
+pub mod registries;
 pub mod replica;
 pub mod restart;
 pub mod rollout;
+pub mod scaler;
 pub mod spec;
 pub mod state;
 pub mod step;

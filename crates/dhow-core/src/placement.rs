@@ -13,6 +13,7 @@
 mod ask;
 mod closed;
 mod displace;
+mod look;
 mod marks;
 mod node_row;
 mod node_table;
@@ -20,6 +21,7 @@ mod pack;
 mod place;
 mod rank;
 mod requirement;
+mod rules;
 mod share;
 mod tag_index;
 #[cfg(test)]
@@ -27,10 +29,13 @@ mod tests;
 mod unplaced;
 mod why_not;
 mod zone_heap;
+mod zone_weights;
 
 pub use ask::Ask;
 pub use displace::{Candidate, DISPLACE_PRIORITY_GAP, Displacement};
+pub use look::{Fullness, Look};
 pub use node_row::{NodeRow, Occupant, Openness};
 pub use node_table::NodeTable;
 pub use place::PLACE_MAX;
+pub use rules::{Company, Rules, Wish};
 pub use unplaced::{Bound, Hindrance, Reason, Unplaced};

@@ -17,24 +17,26 @@ mod plain;
 mod refresh;
 mod removal;
 mod report;
+mod rules;
 mod service;
 mod settings;
 mod settled;
 mod slots;
 mod summary;
 mod system;
+mod together;
 mod view;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command::PlanCommand;
-use crate::ids::{DeploymentName, ReplicaKey, ServiceId};
+use crate::ids::{DeploymentName, NodeId, ReplicaKey, ServiceId};
 use crate::state::State;
 use crate::time::ClusterTime;
 
 pub use cache::{CanaryBook, PlanCache};
 pub use nodes::node_row;
-pub use report::{PlanReport, ServiceReport, Waiting, Why};
+pub use report::{Mate, PlanReport, ServiceReport, Waiting, Why};
 pub(crate) use system::system_nodes;
 
 /// What to propose, and what was not done and why.
@@ -65,6 +67,8 @@ pub fn plan_next(state: &State, cache: &mut PlanCache, now: ClusterTime) -> Plan
         failed: BTreeSet::new(),
         moving: BTreeSet::new(),
         plain: None,
+        placed: BTreeMap::new(),
+        homes: together::Homes::new(),
     };
     for service in due {
         if planner.placements_left == 0 {
@@ -99,6 +103,9 @@ struct Planner<'a> {
     moving: BTreeSet<ReplicaKey>,
     /// Looked up once a replica is placed.
     plain: Option<plain::PlainNodes>,
+    /// Where this plan has placed replicas, of services that rules of others or their own are about.
+    placed: BTreeMap<ServiceId, Vec<NodeId>>,
+    homes: together::Homes,
 }
 
 impl Planner<'_> {

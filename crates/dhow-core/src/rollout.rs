@@ -5,7 +5,7 @@ mod gate;
 mod judgement;
 mod waves;
 
-pub use gate::{AtGate, Gate};
-pub(crate) use gate::{CanaryLook, Passage, canary_passage, paused};
+pub use gate::{AtGate, Gate, paused};
+pub(crate) use gate::{CanaryLook, Passage, canary_passage};
 pub use judgement::{Counted, Figures, Judgement, Verdict};
 pub(crate) use waves::{Wave, wave};

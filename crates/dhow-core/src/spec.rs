@@ -13,6 +13,8 @@ mod health;
 mod ip_range;
 mod jobs;
 pub mod json_text;
+mod label_rule;
+mod neighbour;
 mod percent;
 mod placement;
 pub mod policy;
@@ -22,6 +24,7 @@ mod service;
 mod storage;
 mod text_or_map;
 mod units;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,13 +44,15 @@ pub use files::{
 pub use health::{Backoff, Check, HealthSpec, RestartPolicy, RestartSpec, StopSpec};
 pub use ip_range::{IpRange, IpRangeError};
 pub use jobs::{Concurrency, InitStep, JobSpec, Missed};
+pub use label_rule::{Comparison, LabelRule, LabelRuleError, LabelTest};
+pub use neighbour::Neighbour;
 pub use percent::{Percent, PercentError};
 pub use placement::{Affinity, AffinityMode, NodeMode, NodeSelector, Platform, Reschedule};
 pub use policy::Policy;
 pub use rollout::{OnFailure, Promote, RolloutSpec};
 pub use scale::{Condition, Dependency, OnTimeout, ReplicaGroup, ScaleSpec, ScaleTargets};
 pub use service::{Capabilities, Offline, RType, ServiceSpec, Ulimit};
-pub use storage::Storage;
+pub use storage::{Storage, VolumeSupport};
 pub use units::{ByteSize, Cpu, TimeSpan, UnitError};
 
 use crate::ids::{DeploymentName, RoleName, ServiceName};

@@ -18,9 +18,11 @@ mod registry;
 mod replica;
 mod rollout;
 mod runs;
+mod scaling;
 mod service;
 mod settings;
 mod stopped;
+mod volumes;
 mod worker_cas;
 
 use imbl::OrdMap;
@@ -32,7 +34,7 @@ pub use assignment::{Assigned, AssignedReplica, AssignmentChange, Assignments};
 pub use branch::Branch;
 pub use clock_marks::{ClockMark, ClockMarks};
 pub use completed::CompletedWork;
-pub use deployment::{Deployment, Phase, RevisionOutcome, RevisionRecord};
+pub use deployment::{Deployment, Phase, Quarantined, RevisionOutcome, RevisionRecord, Suspension};
 pub use ended::EndedReplica;
 pub use failed_on::FailedOn;
 pub use hash::StateHash;
@@ -40,14 +42,17 @@ pub use node::{Drain, DrainRules, InternalTokenMark, Liveness, Node, NodeInfo, N
 pub use node_ids::NodeIds;
 pub use notify::{EventPlace, Notice, NotifySettings, NotifyTarget};
 pub use registry::{
-    EarlierSecret, ManifestVersion, Request, RequestRecord, Secret, Source, SourceSettings, Token,
+    EarlierSecret, ManifestVersion, RemoteKind, RemoteSource, Request, RequestRecord, Secret, Source,
+    SourceSettings, Token,
 };
 pub use replica::{Replica, Wanted};
 pub use rollout::{Rollout, Stage};
 pub use runs::{DueSpan, DueTimes, RunEnd, RunOutcome, ScheduleRun};
+pub use scaling::{ScaleHold, Scaling};
 pub use service::{GenerationInfo, Service};
 pub use settings::{NextSettings, Trial};
 pub use stopped::Stopped;
+pub use volumes::Apart;
 pub use worker_cas::WorkerCaGenerations;
 
 use crate::ids::{DeploymentName, NodeId, ReplicaKey, Revision, ServiceId, ServiceKey, Term};

@@ -7,24 +7,29 @@ mod api_tokens;
 mod callers;
 mod cluster;
 mod completed;
+mod conflicted;
 mod deployment;
 mod epoch;
 mod files;
 mod jobs;
 mod node;
 mod notify;
+mod places;
 mod plan;
 mod quarantine;
+mod rebalance;
 mod replicas;
 mod restart;
 mod rollout;
 mod runs;
 mod scaled;
+mod scaling;
 mod service;
 mod settings;
 mod sources;
 mod stages;
 mod stopped;
+mod volumes;
 mod worker_cas;
 
 use std::sync::Arc;
@@ -38,7 +43,10 @@ use crate::state::{RequestRecord, State};
 pub use deployment::rollback_target;
 pub(crate) use files::{SINCE_LEVEL as FILES_LEVEL, named_contents};
 pub(crate) use jobs::SINCE_LEVEL as JOBS_LEVEL;
+pub(crate) use places::SINCE_LEVEL as PLACES_LEVEL;
+pub(crate) use sources::SINCE_LEVEL as SOURCES_LEVEL;
 pub(crate) use stopped::SINCE_LEVEL as STOP_LEVEL;
+pub(crate) use volumes::SINCE_LEVEL as VOLUMES_LEVEL;
 
 /// Applies one entry, and tells the sink what that changes.
 pub fn step(state: &mut State, entry: &Entry, sink: &mut dyn ChangeSink) -> Result<Outcome, Refused> {
@@ -142,9 +150,14 @@ fn is_edit(command: &Command) -> bool {
             | DeploymentCommand::Restart { .. }
             | DeploymentCommand::Rollback { .. }
             | DeploymentCommand::StartRun { .. }
+            | DeploymentCommand::BindVolume { .. }
             | DeploymentCommand::Steer { .. }
+            | DeploymentCommand::Suspending { .. }
             | DeploymentCommand::Stop { .. }
             | DeploymentCommand::Start { .. }
+            | DeploymentCommand::Rebalance { .. }
+            | DeploymentCommand::Hold { .. }
+            | DeploymentCommand::EndHold { .. }
             | DeploymentCommand::ApplyManifests { .. } => true,
             DeploymentCommand::RecordConflicted { .. } => false,
         },

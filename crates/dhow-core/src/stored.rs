@@ -209,13 +209,24 @@ const FORM_SIX: Lengths = Lengths {
 };
 
 const FORM_SEVEN: Lengths = Lengths {
-    fields: &[("Service", 25), ("State", 24)],
-    variant_fields: &[],
+    fields: &[
+        ("Deployment", 10),
+        ("NodeInfo", 11),
+        ("Replica", 10),
+        ("Rollout", 3),
+        ("Service", 25),
+        ("Source", 2),
+        ("SourceSettings", 2),
+        ("State", 24),
+    ],
+    variant_fields: &[("DeploymentCommand", "ApplyManifests", 4)],
     variants: &[
         ("ApiRole", 2),
         ("ClusterCommand", 15),
         ("DeploymentCommand", 9),
+        ("PlanCommand", 14),
         ("RunOutcome", 4),
+        ("Stale", 10),
     ],
 };
 

@@ -1,5 +1,6 @@
 //! What a node and its replicas use, as the node measures it. Told with heartbeats and kept in memory alone. A canary is
-//! judged by what is counted of it: that enters the log as a judgement. Nothing else is decided by any of this.
+//! judged by what is counted of it, and the count of an adaptive service is decided by its load: both enter the log with
+//! their figures. Nothing else is decided by any of this.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,8 @@ pub struct NodeUsage {
     pub replicas: Vec<(ReplicaName, ReplicaUsage)>,
     pub endpoints: Vec<EndpointRate>,
     pub canaries: Vec<CanaryCount>,
+    /// It tells all that passes its balancer, and what is under way there: an endpoint that is not named is not called.
+    pub tells_calls: bool,
 }
 
 /// What a node's balancer has counted of a canary and of the version beside it, since it knows of the canary.
@@ -42,6 +45,10 @@ pub struct EndpointRate {
     pub endpoint: String,
     pub requests_milli: u64,
     pub errors_milli: u64,
+    /// Calls that are under way, those that wait included.
+    pub in_flight: u64,
+    /// Requests that wait for a first replica.
+    pub waiting: u64,
 }
 
 /// What a node has passed on for others that nobody can dial, since its balancer was started.
@@ -83,6 +90,8 @@ pub struct EndpointFigures {
     /// To those who call.
     pub sent_bytes: u64,
     pub open: u64,
+    /// Of those that are open, the requests that wait for a first replica.
+    pub waiting: u64,
     /// Calls by the time until the answer began, or until a replica was connected to: one more than bounds.
     pub latency: Vec<u64>,
     pub latency_sum_us: u64,

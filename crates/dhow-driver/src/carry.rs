@@ -6,6 +6,7 @@
 //! that no link leads out of it, and needs no program of the image.
 
 mod enter;
+mod long_names;
 mod pack;
 mod unpack;
 
@@ -51,7 +52,7 @@ pub enum CarryError {
     Outside(String),
     #[error("`{0}` is no file, no folder and no link: it cannot be carried")]
     Kind(String),
-    #[error("`{0}` is a folder, and there is a file in its place")]
+    #[error("what is copied is a folder, and `{0}` is a file")]
     FolderOverFile(String),
     #[error("`{0}` is no folder, and its name ends with `/`")]
     NoFolder(String),

@@ -19,3 +19,4 @@ mod regular_file;
 pub mod shim;
 pub mod unavailable;
 pub mod unprivileged;
+pub mod volume;

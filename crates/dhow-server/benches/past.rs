@@ -53,6 +53,7 @@ fn node(number: usize) -> Command {
         tries_settings: true,
         mounts_files: true,
         runs_steps: true,
+        volumes: dhow_core::spec::VolumeSupport::Sized,
         mesh_addr: None,
     };
     Command::Node(NodeCommand::Register {

@@ -35,6 +35,7 @@ pub(crate) mod verdict;
 mod worker_port;
 mod workers;
 
+pub(crate) use bucket::Bucket;
 pub use heard::{HeardStream, LastHeard};
 pub use leader_door::{GrpcLeaderDoor, LeaderDoor};
 pub use node_gateway::{NodeGateway, holder_routes, routes};

@@ -16,6 +16,7 @@ use dhow_core::command::{
 use dhow_core::ids::{DeploymentName, NodeId, Term};
 use dhow_core::mirror::{ReportAnswer, known_answer, report_command};
 use dhow_core::plan::{CanaryBook, Plan, PlanCache, plan_next};
+use dhow_core::scaler::{LoadBook, ScalerWatch};
 use dhow_core::spec::{DeploymentSpec, TimeSpan};
 use dhow_core::state::{Drain, NodeInfo, State};
 use dhow_core::step::step;
@@ -30,6 +31,8 @@ pub use trace::{Happened, TraceLine};
 
 /// Rounds in which plans and agents may answer each other at one moment before the lab calls it a livelock.
 const ROUNDS_MAX: u32 = 200;
+/// How often the leader's scaler looks.
+const SCALER_EVERY: TimeSpan = TimeSpan::from_secs(1);
 
 /// A simulated cluster. Scenarios and laws drive it.
 pub struct Lab {
@@ -50,6 +53,11 @@ pub struct Lab {
     pub compare_with_cold: bool,
     /// What balancers have counted of canaries.
     pub figures: CanaryBook,
+    /// What nodes tell of the load of adaptive services: those that are here are looked at once a second.
+    pub loads: LoadBook,
+    scaler: ScalerWatch,
+    /// When it was last looked at them.
+    scaled: ClusterTime,
     cache: PlanCache,
     recorder: EventRecorder,
 }
@@ -75,6 +83,9 @@ impl Lab {
             plan: Plan::default(),
             compare_with_cold: false,
             figures: CanaryBook::new(),
+            loads: LoadBook::new(),
+            scaler: ScalerWatch::default(),
+            scaled: ClusterTime(0),
             cache: PlanCache::default(),
             recorder: EventRecorder::default(),
         };
@@ -191,6 +202,7 @@ impl Lab {
         self.term = self.term.next();
         self.leader = leader;
         self.cache = PlanCache::default();
+        self.scaler = ScalerWatch::default();
         let _ = self.apply(Command::Cluster(ClusterCommand::TermBegan {
             leader,
             wall_unix_ms: None,
@@ -201,12 +213,14 @@ impl Lab {
     pub fn run(&mut self, span: TimeSpan) {
         let end = self.now.after(span);
         loop {
+            self.scale();
             self.settle();
             let next = self
                 .agents
                 .values()
                 .filter_map(|agent| agent.next_due(self.now))
                 .chain(self.plan.wake)
+                .chain(self.scaler_due())
                 .min();
             match next {
                 Some(at) if at <= end => {
@@ -222,6 +236,23 @@ impl Lab {
         }
         self.now = end;
         self.settle();
+    }
+
+    /// When the scaler looks next; never where there is nothing to look at.
+    fn scaler_due(&self) -> Option<ClusterTime> {
+        let next = self.scaled.after(SCALER_EVERY);
+        (!self.loads.is_empty()).then(|| next.max(ClusterTime(self.now.0.saturating_add(1))))
+    }
+
+    /// Has the scaler look at the loads, once a second.
+    fn scale(&mut self) {
+        if self.loads.is_empty() || self.now.since(self.scaled) < SCALER_EVERY {
+            return;
+        }
+        self.scaled = self.now;
+        for command in self.scaler.look(&self.state, &self.loads, self.now) {
+            let _ = self.apply(Command::Plan(command));
+        }
     }
 
     /// Plans and lets agents act until neither has anything to do at this moment.

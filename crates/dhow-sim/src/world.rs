@@ -426,6 +426,7 @@ fn info() -> NodeInfo {
         tries_settings: true,
         mounts_files: true,
         runs_steps: true,
+        volumes: dhow_core::spec::VolumeSupport::Sized,
         mesh_addr: None,
     }
 }

@@ -27,6 +27,7 @@ fn cluster(nodes: u64) -> Lab {
             tries_settings: false,
             mounts_files: false,
             runs_steps: false,
+            volumes: dhow_core::spec::VolumeSupport::Named,
             mesh_addr: None,
         };
         lab.add_node(NodeId(id), info).expect("a new node is taken");

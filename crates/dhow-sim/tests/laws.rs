@@ -1,5 +1,5 @@
 //! The laws of the core, over generated clusters and sequences: invariants after every step, replay equality,
-//! a warm planner equals a cold one, plans come to rest, `step` says what it does, work is done as it was counted, a node that follows changes has what
+//! a warm planner equals a cold one, plans come to rest, no rule of a placement is broken, `step` says what it does, work is done as it was counted, a node that follows changes has what
 //! one that is told everything has, of its work and of services, and a healed cluster reaches what was asked.
 
 #[path = "laws/directory.rs"]
@@ -10,8 +10,12 @@ mod following;
 mod jobs;
 #[path = "laws/ops.rs"]
 mod ops;
+#[path = "laws/places.rs"]
+mod places;
 #[path = "laws/raw.rs"]
 mod raw;
+#[path = "laws/rebalance.rs"]
+mod rebalance;
 #[path = "laws/rollouts.rs"]
 mod rollouts;
 #[path = "laws/told.rs"]
@@ -57,6 +61,7 @@ proptest! {
         told::check_all(&lab.log);
         directory::check(&lab.log);
         jobs::check(&lab.log);
+        places::check(&lab.log);
     }
 
     #[test]

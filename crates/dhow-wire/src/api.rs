@@ -19,10 +19,14 @@ mod notify;
 mod past;
 mod plan;
 mod progress;
+mod rebalance;
+mod registries;
 mod rollouts;
 mod secrets;
 mod sources;
 mod tokens;
+mod upgrade;
+mod volumes;
 
 pub use cluster::MemberAddRequest;
 pub use crons::{CronStatus, RunBegun, RunRequest, RunState, RunStatus};
@@ -48,13 +52,17 @@ pub use notify::{NoticeKind, NotifySetRequest, NotifyStatus};
 pub use past::{PastDifference, PastGap, PastMoment, PastWindow, SpecDifference};
 pub use plan::{DeploymentPlan, PlanChange, PlannedPlacement, PlannedService, PlannedWait};
 pub use progress::{Progress, ProgressOutcome, ProgressResult, PullingProgress, ServiceProgress};
+pub use rebalance::{NodeFigures, PlannedMove, RebalancePlan, RebalanceRequest};
+pub use registries::{LOGIN_CHARS_MAX, RegistryInfo, RegistryLogin};
 pub use rollouts::{RolloutRequest, RolloutStage, RolloutStatus, RolloutVerb};
 pub use secrets::{SECRET_BYTES_MAX, SecretInfo};
-pub use sources::{SourceAddRequest, SourceStatus, SourceSynced};
+pub use sources::{SourceAcceptRequest, SourceAddRequest, SourceStatus, SourceSynced};
 pub use tokens::{
     TOKEN_NAME_CHARS_MAX, TokenCreateRequest, TokenCreated, TokenInfo, TokenKind, TokenRole, WorkerCaRotated,
     WorkerTokenCreateRequest,
 };
+pub use upgrade::{OlderNode, ServerLevel, UpgradeCheck};
+pub use volumes::{SilentNode, VolumeHome, VolumeHomeRequest, VolumeInfo, VolumeListing, VolumeRemoved};
 
 #[cfg(test)]
 mod tests;

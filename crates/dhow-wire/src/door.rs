@@ -104,12 +104,39 @@ pub struct ReplicaPull {
     pub total_bytes: Option<u64>,
 }
 
+/// A volume of a node, by its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct VolumeName {
+    pub deployment: String,
+    pub name: String,
+}
+
+impl std::fmt::Display for VolumeName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.deployment, self.name)
+    }
+}
+
+/// A volume as its node finds it on the disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeVolume {
+    pub volume: VolumeName,
+    pub used_bytes: u64,
+    /// It has more files than are counted.
+    pub is_larger: bool,
+    pub limit_bytes: Option<u64>,
+    pub created_unix_secs: Option<i64>,
+    pub used_unix_secs: Option<i64>,
+}
+
 /// A replica that is on a node, or was and is still spoken of, as the node itself knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PresentReplica {
     pub name: ReplicaName,
     pub machine: Machine,
     pub image: Option<String>,
+    /// The volumes that it mounts; none where nobody remembers what it was made from.
+    pub volumes: Option<Vec<String>>,
     /// It starts once a server has confirmed that it is still this node's.
     pub waits: bool,
 }

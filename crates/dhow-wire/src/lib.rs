@@ -52,9 +52,9 @@ pub use scale::{
 };
 pub use stabilization::{ServiceHealthSummary, StabilizationOutcome, StabilizationResult};
 pub use status::{
-    ClusterMember, ClusterModeName, ClusterStatus, DeploymentState, DeploymentStatus, DrainWait, NodeAmounts,
-    NodeDrainStatus, NodeFailures, NodeRole, NodeState, NodeStatus, ReplicaStateName, ReplicaStatus,
-    ResourceAmount, ServedEndpoint, ServingNode,
+    ClusterMember, ClusterModeName, ClusterStatus, DeploymentSource, DeploymentState, DeploymentStatus,
+    DrainWait, NodeAmounts, NodeDrainStatus, NodeFailures, NodeRole, NodeState, NodeStatus, ReplicaStateName,
+    ReplicaStatus, ResourceAmount, ServedEndpoint, ServingNode,
 };
 pub use ticket::{Ticket, TicketError, VerifiedTicket};
 pub use token::{TokenClaims, TokenError, VerifiedToken, WorkerBootstrapToken};

@@ -13,6 +13,7 @@ mod parse;
 mod received;
 mod sign;
 mod verified;
+mod written;
 
 pub use error::{IndexReadError, ManifestError};
 pub use index::{FileHash, INDEX_BYTES_MAX, ManifestFile, ManifestIndex};
@@ -23,6 +24,7 @@ pub use received::{
     SIGNATURE_TEXT_BYTES_MAX,
 };
 pub use verified::{Verdict, VerifiedSet};
+pub use written::{SourceProblem, WrittenSource};
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ mod node;
 mod replica;
 
 pub use cluster::{ClusterMember, ClusterModeName, ClusterStatus};
-pub use deployment::{DeploymentState, DeploymentStatus, ServedEndpoint, ServingNode};
+pub use deployment::{DeploymentSource, DeploymentState, DeploymentStatus, ServedEndpoint, ServingNode};
 pub use dhow_core::state::NodeRole;
 pub use node::{
     DrainWait, NodeAmounts, NodeDrainStatus, NodeFailures, NodeState, NodeStatus, ResourceAmount,

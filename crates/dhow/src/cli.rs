@@ -6,8 +6,9 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     cluster, completions, convert, cp, cron, daemon, dashboard, debug, deploy, diff, doctor, events, exec,
-    explain, history, image, logs, man, net, node, notify, plan, port_forward, ps, restart, rm, rollback,
-    rollout, scale, schema, secret, source, start, status, stop, token, up, validate, worker,
+    explain, history, image, login, logs, man, net, node, notify, plan, port_forward, ps, rebalance, restart,
+    rm, rollback, rollout, scale, schema, secret, source, start, status, stop, token, up, validate, volume,
+    worker,
 };
 
 /// A container orchestrator in one binary.
@@ -89,6 +90,7 @@ pub enum Command {
     Scale(scale::Args),
     Stop(stop::Args),
     Start(start::Args),
+    Rebalance(rebalance::Args),
     Restart(restart::Args),
     Rm(rm::Args),
     History(history::Args),
@@ -103,6 +105,9 @@ pub enum Command {
     Node(node::Args),
     Cluster(cluster::Args),
     Image(image::Args),
+    Login(login::Args),
+    Logout(login::LogoutArgs),
+    Volume(volume::Args),
     Secret(secret::Args),
     Source(source::Args),
     Notify(notify::Args),

@@ -158,6 +158,45 @@ impl Client {
         self.read(response, request.is_write()).await
     }
 
+    /// Asks, and hands the answer over part by part, whatever its size; ends with the first error of who takes it.
+    pub async fn download(
+        &self,
+        request: Request<'_>,
+        mut take: impl FnMut(&[u8]) -> std::io::Result<()>,
+    ) -> Result<std::io::Result<()>, ClientError> {
+        let mut response = self.send(&request, None).await?;
+        loop {
+            match response.chunk().await {
+                Ok(Some(part)) => {
+                    if let Err(error) = take(&part) {
+                        return Ok(Err(error));
+                    }
+                }
+                Ok(None) => return Ok(Ok(())),
+                Err(error) => return Err(self.away(error.without_url(), false, true)),
+            }
+        }
+    }
+
+    /// Sends what can be sent only once, and reads the whole answer as what is expected.
+    pub async fn upload<T: DeserializeOwned>(
+        &self,
+        request: Request<'_>,
+        body: reqwest::Body,
+    ) -> Result<T, ClientError> {
+        let mut builder = self.http.request(request.method.clone(), self.url(&request));
+        for (name, value) in &request.headers {
+            builder = builder.header(name, value);
+        }
+        let sent = builder.body(body).send().await;
+        let response = sent.map_err(|error| self.away(error.without_url(), true, true))?;
+        if !response.status().is_success() {
+            return Err(ClientError::Problem(Box::new(self.problem(response).await)));
+        }
+        let bytes = self.read(response, true).await?;
+        serde_json::from_slice(&bytes).map_err(|error| self.unreadable(&error))
+    }
+
     /// Asks, and reads the whole answer as what is expected.
     pub async fn fetch_as<T: DeserializeOwned>(&self, request: Request<'_>) -> Result<T, ClientError> {
         let value = self.fetch(request).await?;

@@ -19,6 +19,7 @@ pub mod explain;
 pub mod history;
 pub mod image;
 pub mod listing;
+pub mod login;
 pub mod logs;
 pub mod man;
 pub mod net;
@@ -27,6 +28,7 @@ pub mod notify;
 pub mod plan;
 pub mod port_forward;
 pub mod ps;
+pub mod rebalance;
 pub mod restart;
 pub mod rm;
 pub mod rollback;
@@ -41,6 +43,7 @@ pub mod stop;
 pub mod token;
 pub mod up;
 pub mod validate;
+pub mod volume;
 pub mod wait;
 pub mod worker;
 
@@ -76,6 +79,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Scale(args) => online(host, async |client| scale::run(args, &client).await),
         Command::Stop(args) => online(host, async |client| stop::run(args, &client).await),
         Command::Start(args) => online(host, async |client| start::run(args, &client).await),
+        Command::Rebalance(args) => online(host, async |client| rebalance::run(args, &client).await),
         Command::Restart(args) => online(host, async |client| restart::run(args, &client).await),
         Command::Rm(args) => online(host, async |client| rm::run(args, &client).await),
         Command::History(args) => online(host, async |client| history::run(args, &client).await),
@@ -91,6 +95,9 @@ pub fn run(cli: Cli) -> Exit {
         Command::Cluster(args) if args.is_offline() => offline(host, || cluster::run_offline(args)),
         Command::Cluster(args) => online(host, async |client| cluster::run(args, &client).await),
         Command::Image(args) => online(host, async |client| image::run(args, &client).await),
+        Command::Login(args) => online(host, async |client| login::run(args, &client).await),
+        Command::Logout(args) => online(host, async |client| login::logout(args, &client).await),
+        Command::Volume(args) => online(host, async |client| volume::run(args, &client).await),
         Command::Secret(args) => online(host, async |client| secret::run(args, &client).await),
         Command::Source(args) if args.is_offline() => offline(host, || source::run_offline(args)),
         Command::Source(args) => online(host, async |client| source::run(args, &client).await),

@@ -8,6 +8,7 @@ mod directory_feed;
 mod door;
 mod door_exec;
 mod door_images;
+mod door_volumes;
 mod host;
 pub mod kept_log;
 pub mod logging;
@@ -37,18 +38,19 @@ use dhow_core::directory::REVERSE;
 use dhow_core::ids::NodeId;
 use dhow_core::spec::policy::{FilePolicy, WordsOnly};
 use dhow_driver::shim::identity::boot_id;
+use dhow_driver::volume::Volumes;
 use dhow_server::api::{self, Api, Beside};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::net::keys::keep_renewed;
 use dhow_server::net::node_door::ClusterDoor;
 use dhow_server::plane::acme::{AcmeClient, CertificateOrders};
 use dhow_server::plane::cluster::Cluster;
-use dhow_server::plane::cron;
 use dhow_server::plane::feature_level::raise_feature_level;
 use dhow_server::plane::notify::{Notifier, NotifyDesk};
 use dhow_server::plane::runtime::{RuntimeHandle, RuntimeView, drain};
 use dhow_server::plane::services::{ClusterIdentity, ServiceManager};
 use dhow_server::plane::storage::Storage;
+use dhow_server::plane::{cron, scaler};
 use dhow_wire::{ClusterMode, DaemonConfig, WorkerTierRole};
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
@@ -127,6 +129,7 @@ impl Daemon {
         let tcp_addrs = bound.tcp_addrs();
         let serving = Serving {
             bound,
+            volumes: Volumes::new(config.data_dir.join("volumes")),
             policy: file_policy(config),
             authority,
         };
@@ -349,6 +352,7 @@ async fn open_authority(config: &DaemonConfig) -> anyhow::Result<Option<Arc<Acme
 /// What the API is served with, beside the control plane.
 struct Serving {
     bound: api::Bound,
+    volumes: Volumes,
     policy: Arc<FilePolicy>,
     authority: Option<Arc<AcmeClient>>,
 }
@@ -363,10 +367,11 @@ fn serve(
 ) -> JoinHandle<()> {
     let Serving {
         bound,
+        volumes,
         policy,
         authority,
     } = serving;
-    let local = LocalDoor::new(plane.node, agent, host.images.clone());
+    let local = LocalDoor::new(plane.node, agent, host.images.clone(), volumes);
     let addr_of = addr_of(Arc::clone(&plane.cluster), plane.view.clone());
     let door = ClusterDoor::new(plane.node, Arc::new(local), plane.door.clone(), addr_of);
     let identity = ClusterIdentity {
@@ -406,6 +411,12 @@ fn serve(
         random: rand::random::<u64>,
     });
     let orders = orders.map(|orders| orders.run(cancel.clone()));
+    let counts = scaler::run(
+        view.clone(),
+        plane.input.clone(),
+        Arc::clone(&clock),
+        cancel.clone(),
+    );
     let schedules = cron::run(view, plane.input.clone(), clock, cancel.clone());
     let beside = Beside {
         page: Some(dhow_server::page::routes),
@@ -414,7 +425,7 @@ fn serve(
     let serving = api::serve_with(api, beside, bound, cancel.clone());
     tokio::spawn(async move {
         let orders = futures_util::future::OptionFuture::from(orders);
-        tokio::join!(schedules, serving, orders, notices);
+        tokio::join!(schedules, counts, serving, orders, notices);
     })
 }
 

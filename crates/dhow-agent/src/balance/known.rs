@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dhow_core::directory::Listing;
 use dhow_core::ids::{DeploymentName, Generation, NodeId, ReplicaName, ServiceKey, ServiceName};
-use dhow_core::spec::{Endpoint, EndpointOptions, Runtime, ServiceSpec};
+use dhow_core::spec::{Endpoint, EndpointOptions, Runtime, ServiceSpec, TimeSpan};
 use dhow_wire::ServiceRange;
 
 use super::CallsFrom;
@@ -257,14 +257,14 @@ impl Known {
             .any(|key| self.book.number(key).is_none())
     }
 
-    /// Doors of services that have no replica here, and one elsewhere that answers: nobody is let in for nothing. Nodes that
-    /// share a host share its ports: there the one with a replica has them, unless each takes requests at an address of its
-    /// own.
+    /// Doors of services that have no replica here, and one elsewhere that answers: nobody is let in for nothing. A service
+    /// that may have no replica anywhere is woken by whoever comes. Nodes that share a host share its ports: there the one
+    /// with a replica has them, unless each takes requests at an address of its own.
     pub fn far_doors(&self) -> Vec<((String, u16), Door)> {
-        let Some((place, mesh)) = self.place.and_then(|place| Some((place, place.mesh?))) else {
+        let Some(place) = self.place else {
             return Vec::new();
         };
-        let shares_host = mesh.ip().is_loopback();
+        let shares_host = place.mesh.is_some_and(|mesh| mesh.ip().is_loopback());
         let has_own_address = !self.ingress().addr.is_unspecified();
         if shares_host && !has_own_address {
             return Vec::new();
@@ -272,7 +272,9 @@ impl Known {
         let told = self.told.iter().flat_map(|told| &told.directory.services);
         let far = told.filter(|(key, listing)| {
             let is_here = self.local.contains_key(*key) || self.kept.contains(*key);
-            !is_here && listing.ready.iter().any(|ready| ready.node != place.node)
+            let mut ready = listing.ready.iter();
+            let is_there = place.mesh.is_some() && ready.any(|ready| ready.node != place.node);
+            !is_here && (is_there || listing.cold_start.is_some())
         });
         let doors = far.flat_map(|(key, listing)| {
             let endpoints = listing.endpoints.iter();
@@ -320,6 +322,17 @@ impl Known {
         let listing = self.told.as_ref()?.directory.services.get(&key)?;
         let (_, generation) = backend.rsplit_once('@')?;
         canary_of(listing, Generation(generation.parse().ok()?))
+    }
+
+    /// How long requests wait for the first replica of a service, where it may have none.
+    fn cold_start_ms(&self, service: &ServiceKey) -> Option<u64> {
+        let listing = self.told.as_ref()?.directory.services.get(service)?;
+        listing.cold_start.map(TimeSpan::as_millis)
+    }
+
+    /// The same, by a route.
+    pub fn cold_start_ms_of(&self, route: &str) -> Option<u64> {
+        self.cold_start_ms(&parse_route(route)?.0)
     }
 
     fn has_local(&self, runtime: Runtime) -> bool {
@@ -491,6 +504,7 @@ impl Known {
                 allow_from: Vec::new(),
                 ..endpoint.options.clone()
             },
+            cold_start_ms: self.cold_start_ms(key),
         }
     }
 

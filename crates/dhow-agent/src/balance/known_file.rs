@@ -212,6 +212,7 @@ mod tests {
             }]
             .into(),
             canary: None,
+            cold_start: None,
         };
         let known = KnownDirectory {
             directory: Directory {

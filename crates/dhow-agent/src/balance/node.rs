@@ -485,7 +485,7 @@ impl Balancer for NodeBalancer {
         Box::pin(self.find_way(from, runtime, to, endpoint))
     }
 
-    fn figures(&self) -> BalancerFuture<'_, Vec<EndpointFigures>> {
+    fn figures(&self) -> BalancerFuture<'_, Option<Vec<EndpointFigures>>> {
         Box::pin(async move {
             let client = async { self.served.lock().await.client.clone() };
             figures::counted(client, |client| async move { client.figures().await }).await
@@ -495,12 +495,21 @@ impl Balancer for NodeBalancer {
     fn relayed(&self) -> BalancerFuture<'_, RelayFigures> {
         Box::pin(async move {
             let client = async { self.served.lock().await.client.clone() };
-            figures::counted(client, |client| async move { client.relayed().await }).await
+            let told = figures::counted(client, |client| async move { client.relayed().await }).await;
+            told.unwrap_or_default()
         })
     }
 
     fn wants(&self) -> Option<watch::Receiver<BTreeSet<ServiceKey>>> {
         Some(self.wants.subscribe())
+    }
+
+    fn calling(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.wants.calling())
+    }
+
+    fn hear(&self, is_heard: bool) {
+        self.wants.hear(is_heard);
     }
 
     fn told<'a>(&'a self, place: NodePlace, told: Option<&'a Arc<KnownDirectory>>) -> BalancerFuture<'a, ()> {

@@ -298,6 +298,7 @@ impl Routes {
                 routes: Vec::new(),
             });
             listener.routes.push(Route {
+                cold_start_ms: self.known.cold_start_ms_of(&id),
                 id: route,
                 host: door.host,
                 path: door.path,

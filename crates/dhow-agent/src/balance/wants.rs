@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::proxy::{ProxyClient, ProxyError, WantedService};
+use crate::proxy::{ProxyClient, ProxyError, Wanted, WantedService};
 
 /// How long the proxy is waited for in one request; what was given up is noticed that late.
 const POLL: Duration = Duration::from_secs(30);
@@ -39,6 +39,10 @@ struct WantsState {
     by_proxy: Mutex<BTreeSet<ServiceKey>>,
     looked_at: Mutex<BTreeMap<ServiceKey, Instant>>,
     wanted: watch::Sender<BTreeSet<ServiceKey>>,
+    /// Counts what the proxy says of requests that wait for a first replica.
+    calling: watch::Sender<u64>,
+    /// Whether anybody who decides hears this node.
+    is_heard: watch::Sender<bool>,
 }
 
 impl Wants {
@@ -48,6 +52,8 @@ impl Wants {
             by_proxy: Mutex::new(remembered.clone()),
             looked_at: Mutex::default(),
             wanted: watch::Sender::new(remembered),
+            calling: watch::Sender::new(0),
+            is_heard: watch::Sender::new(true),
         };
         Self {
             state: Arc::new(state),
@@ -57,6 +63,18 @@ impl Wants {
 
     pub fn subscribe(&self) -> watch::Receiver<BTreeSet<ServiceKey>> {
         self.state.wanted.subscribe()
+    }
+
+    /// Follows that requests wait for a first replica.
+    pub fn calling(&self) -> watch::Receiver<u64> {
+        self.state.calling.subscribe()
+    }
+
+    /// Has the proxy know whether anybody who decides hears this node.
+    pub fn hear(&self, is_heard: bool) {
+        self.state
+            .is_heard
+            .send_if_modified(|known| std::mem::replace(known, is_heard) != is_heard);
     }
 
     pub fn now(&self) -> BTreeSet<ServiceKey> {
@@ -120,10 +138,28 @@ impl WantsState {
 async fn follow(state: Arc<WantsState>, client: Arc<ProxyClient>) {
     // The first answer comes at once, whatever the proxy has counted.
     let (mut seen, mut wait) = (u64::MAX, Duration::ZERO);
+    let mut heard = state.is_heard.subscribe();
     loop {
-        match client.wants(seen, wait).await {
-            Ok((number, services)) => {
+        let is_heard = *heard.borrow_and_update();
+        let asked = tokio::select! {
+            biased;
+            asked = client.wants(seen, wait, is_heard) => asked,
+            // It is to know at once: requests wait in vain.
+            Ok(()) = heard.changed() => {
+                wait = Duration::ZERO;
+                continue;
+            }
+        };
+        match asked {
+            Ok(Wanted {
+                number,
+                services,
+                is_waiting,
+            }) => {
                 (seen, wait) = (number, POLL);
+                if is_waiting {
+                    state.calling.send_modify(|count| *count = count.wrapping_add(1));
+                }
                 *locked(&state.by_proxy) = services.into_iter().filter_map(key).collect();
                 state.settle();
                 tokio::time::sleep(GAP).await;

@@ -222,6 +222,10 @@ impl KeeperCore {
                 name: name.clone(),
                 machine: tracked.machine.clone(),
                 image: image.map(|image| image.name.clone()),
+                volumes: spec.map(|spec| {
+                    let volumes = spec.storage.iter().filter_map(dhow_core::spec::Storage::volume);
+                    volumes.map(str::to_owned).collect()
+                }),
                 waits: self.waiting.contains(name) && !tracked.machine.state.is_ended(),
             }
         });

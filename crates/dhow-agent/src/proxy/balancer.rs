@@ -384,6 +384,16 @@ impl Balancer {
         )
     }
 
+    /// Takes whether anybody who decides hears this node.
+    pub fn hear(&self, is_heard: bool) {
+        self.meters.wants.hear(is_heard);
+    }
+
+    /// Whether requests wait for a first replica.
+    pub fn has_waiting(&self) -> bool {
+        self.meters.figures().iter().any(|figures| figures.waiting > 0)
+    }
+
     /// Waits until none of these has anything in flight, or until the deadline; gives those that are idle.
     pub async fn wait_drained(&self, ids: &[String], deadline: Instant) -> Vec<String> {
         self.backends.wait_drained(ids, deadline).await

@@ -84,6 +84,16 @@ impl Drop for ProxyClient {
     }
 }
 
+/// What a proxy wants to be told of, and whether requests wait there.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Counts the changes of it.
+    pub number: u64,
+    pub services: Vec<WantedService>,
+    /// Requests wait for a first replica.
+    pub is_waiting: bool,
+}
+
 impl ProxyClient {
     /// Finds the proxy that runs, or starts one; one of another build hands over to a new one first.
     pub async fn open(config: ProxyConfig) -> Result<Self, ProxyError> {
@@ -158,12 +168,26 @@ impl ProxyClient {
         }
     }
 
-    /// Which services of other deployments are wanted, with a count: once that is another one, or after the wait.
-    pub async fn wants(&self, seen: u64, wait: Duration) -> Result<(u64, Vec<WantedService>), ProxyError> {
+    /// Which services of other deployments are wanted, with a count: once that is another one, or after the wait. It is told
+    /// whether anybody who decides hears this node.
+    pub async fn wants(&self, seen: u64, wait: Duration, is_heard: bool) -> Result<Wanted, ProxyError> {
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         let limit = wait.saturating_add(ANSWER_TIMEOUT);
-        match self.call(Request::Wants { seen, wait_ms }, limit).await? {
-            Reply::Wants { number, services } => Ok((number, services)),
+        let request = Request::Wants {
+            seen,
+            wait_ms,
+            unheard: !is_heard,
+        };
+        match self.call(request, limit).await? {
+            Reply::Wants {
+                number,
+                services,
+                waiting,
+            } => Ok(Wanted {
+                number,
+                services,
+                is_waiting: waiting,
+            }),
             other => Err(unexpected(other)),
         }
     }

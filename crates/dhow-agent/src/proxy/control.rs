@@ -112,10 +112,14 @@ impl Control {
                     let relayed = self.balancer.relayed();
                     protocol::send(&mut stream, Reply::Relayed(relayed)).await?;
                 }
-                Request::Wants { seen, wait_ms } => {
-                    let wait = Duration::from_millis(wait_ms).min(WANTS_WAIT_MAX);
-                    let (number, services) = self.balancer.wants(seen, wait).await;
-                    protocol::send(&mut stream, Reply::Wants { number, services }).await?;
+                Request::Wants {
+                    seen,
+                    wait_ms,
+                    unheard,
+                } => {
+                    self.balancer.hear(!unheard);
+                    let reply = self.wants(seen, wait_ms).await;
+                    protocol::send(&mut stream, reply).await?;
                 }
                 Request::WaitDrained { ids, timeout_ms } => {
                     let wait = Duration::from_millis(timeout_ms).min(DRAIN_WAIT_MAX);
@@ -131,6 +135,16 @@ impl Control {
                     told?;
                 }
             }
+        }
+    }
+
+    async fn wants(&self, seen: u64, wait_ms: u64) -> Reply {
+        let wait = Duration::from_millis(wait_ms).min(WANTS_WAIT_MAX);
+        let (number, services) = self.balancer.wants(seen, wait).await;
+        Reply::Wants {
+            number,
+            services,
+            waiting: self.balancer.has_waiting(),
         }
     }
 

@@ -22,6 +22,19 @@ struct KnownCanary {
     gone: Option<Instant>,
 }
 
+/// Requests that wait for a first replica, at one endpoint of a node: each costs a connection and up to 64 KiB of headers,
+/// and what comes beyond them would meet one replica that has just begun.
+const WAITING_MAX: u64 = 100;
+
+/// A request that waits for a first replica.
+pub struct Waiting(Arc<EndpointMeter>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The counts of one endpoint. Every route to it has the same ones, whichever address it is called at.
 #[derive(Default)]
 pub struct EndpointMeter {
@@ -29,6 +42,7 @@ pub struct EndpointMeter {
     errors: AtomicU64,
     refused: AtomicU64,
     open: AtomicU64,
+    waiting: AtomicU64,
     pub received_bytes: AtomicU64,
     pub sent_bytes: AtomicU64,
     latency: [AtomicU64; LATENCY_BOUNDS_US.len() + 1],
@@ -88,6 +102,22 @@ impl EndpointMeter {
         }
     }
 
+    /// Whether anybody who decides hears that requests wait here.
+    pub fn is_heard(&self) -> bool {
+        self.wake.as_ref().is_none_or(|(_, wants)| wants.is_heard())
+    }
+
+    /// A request waits for a first replica until this is dropped; none where as many wait as may.
+    pub fn wait(self: &Arc<Self>) -> Option<Waiting> {
+        let more = |count: u64| (count < WAITING_MAX).then_some(count + 1);
+        let order = Ordering::Relaxed;
+        self.waiting.fetch_update(order, order, more).ok()?;
+        if let Some((_, wants)) = &self.wake {
+            wants.call();
+        }
+        Some(Waiting(Arc::clone(self)))
+    }
+
     /// Somebody who may not call was turned away.
     pub fn refuse(&self) {
         add(&self.refused, 1);
@@ -103,6 +133,7 @@ impl EndpointMeter {
             received_bytes: read(&self.received_bytes),
             sent_bytes: read(&self.sent_bytes),
             open: read(&self.open),
+            waiting: read(&self.waiting),
             latency: self.latency.iter().map(read).collect(),
             latency_sum_us: read(&self.latency_sum_us),
             canary: self.canary_figures(),
@@ -224,6 +255,24 @@ mod tests {
         );
         meters.retain(&BTreeSet::new());
         assert_eq!(meters.figures(), []);
+    }
+
+    #[test]
+    fn so_many_requests_wait_and_no_more() {
+        let meters = Meters::default();
+        let meter = meters.of("shop/web/http");
+        let calling = meters.wants.number();
+        let waiting: Vec<Waiting> = (0..WAITING_MAX).filter_map(|_| meter.wait()).collect();
+        assert_eq!(waiting.len(), 100);
+        assert!(meter.wait().is_none());
+        assert_ne!(meters.wants.number(), calling, "the daemon hears of it");
+        let _call = Call::begin(&meter);
+        assert_eq!(meters.figures()[0].waiting, 100);
+        drop(waiting);
+        assert_eq!(meters.figures()[0].waiting, 0);
+        assert!(meter.wait().is_some());
+        meters.wants.hear(false);
+        assert!(!meter.is_heard());
     }
 
     #[test]

@@ -58,6 +58,9 @@ pub enum Request {
     Wants {
         seen: u64,
         wait_ms: u64,
+        /// Nobody who decides hears this node, so that no request waits for a first replica.
+        #[serde(default)]
+        unheard: bool,
     },
     WaitDrained {
         ids: Vec<String>,
@@ -81,6 +84,9 @@ pub enum Reply {
     Wants {
         number: u64,
         services: Vec<WantedService>,
+        /// Requests wait for a first replica.
+        #[serde(default)]
+        waiting: bool,
     },
     Certified {
         refused: Vec<RefusedCertificate>,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use dhow_core::spec::EndpointOptions;
 
@@ -35,6 +36,8 @@ pub struct Route {
     pub ordered: Option<String>,
     certificate: Option<String>,
     pub options: EndpointOptions,
+    /// Its service may have no replica: requests wait so long for the first one.
+    pub cold_start: Option<Duration>,
     path: Option<String>,
     backends: Vec<Arc<BackendState>>,
     /// Where the next choice begins, so that equally busy backends take turns.
@@ -81,6 +84,7 @@ impl RouteSet {
                 ordered: route.ordered.clone(),
                 certificate: route.certificate.clone(),
                 options: route.options.clone(),
+                cold_start: route.cold_start_ms.map(Duration::from_millis),
                 // The whole tree is the same as no path.
                 path: route.path.clone().filter(|path| path != "/"),
                 backends: backends.filter_map(|backend| state(route, backend)).collect(),
@@ -173,6 +177,11 @@ impl RouteSet {
 }
 
 impl Route {
+    /// Whether somebody is there to take requests, however busy.
+    pub fn has_backend(&self) -> bool {
+        self.backends.iter().any(|backend| !backend.is_draining())
+    }
+
     fn takes(&self, path: &str) -> bool {
         let Some(prefix) = &self.path else { return true };
         path.strip_prefix(prefix.as_str())

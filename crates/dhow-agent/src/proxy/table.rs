@@ -142,6 +142,9 @@ pub struct Route {
     /// Nobody has said for a while who is behind it: a call brings the service back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asleep: bool,
+    /// Its service may have no replica: requests wait so long for the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold_start_ms: Option<u64>,
 }
 
 /// A replica behind a route: one address of a replica of this node, or a replica of another node. It has `addr` or

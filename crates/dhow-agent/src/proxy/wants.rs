@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,10 @@ const INTERESTS_OF_ONE_MAX: usize = INTERESTS_MAX / 2;
 /// The services in use; the name server, the listeners and the control connections share one.
 pub struct Wants {
     book: Mutex<Book>,
-    /// Counts the changes of what is wanted.
+    /// Counts the changes of what is wanted, and requests that begin to wait for a first replica.
     changes: watch::Sender<u64>,
+    /// Nobody who decides hears this node: who waits for a first replica would do so in vain.
+    is_unheard: AtomicBool,
 }
 
 #[derive(Default)]
@@ -68,6 +71,7 @@ impl Default for Wants {
             book: Mutex::default(),
             // Whoever has followed another proxy has seen another count.
             changes: watch::Sender::new(u64::from(rand::random::<u32>())),
+            is_unheard: AtomicBool::new(false),
         }
     }
 }
@@ -178,6 +182,21 @@ impl Wants {
     pub fn end(&self) {
         self.changes
             .send_modify(|number| *number = number.wrapping_add(1));
+    }
+
+    /// A request waits for a first replica: the daemon is to hear of it.
+    pub fn call(&self) {
+        self.changes
+            .send_modify(|number| *number = number.wrapping_add(1));
+    }
+
+    /// Takes whether anybody who decides hears this node.
+    pub fn hear(&self, is_heard: bool) {
+        self.is_unheard.store(!is_heard, Ordering::Relaxed);
+    }
+
+    pub fn is_heard(&self) -> bool {
+        !self.is_unheard.load(Ordering::Relaxed)
     }
 
     pub fn number(&self) -> u64 {

@@ -270,6 +270,11 @@ impl RunnerCore {
         self.replica.machine.failures > 0 && !is_job
     }
 
+    /// The time within which failures are counted, where its spec names one.
+    pub fn counting_interval(&self) -> Option<TimeSpan> {
+        self.deciding().and_then(|spec| spec.restart.interval)
+    }
+
     /// It bears these settings: from now on they decide. What the ledger has to have first.
     pub fn pass(&mut self, settings: SettingsId) -> Option<Happening> {
         self.replica.passed = Some(settings);

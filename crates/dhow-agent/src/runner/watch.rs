@@ -33,7 +33,18 @@ impl Runner {
     /// Watches it until it ends or another thing is wished.
     pub(super) async fn watch_run(&mut self) {
         let mut checks = Checks::new(self.core.machine().healthy);
-        let steady_at = Instant::now() + STEADY_AFTER;
+        if self
+            .core
+            .spec()
+            .is_some_and(|spec| spec.scale.cold_start().is_some())
+        {
+            checks = checks.of_one_that_is_awaited();
+        }
+        let steady_at = self.forgets_at();
+        if steady_at <= Instant::now() && self.core.has_failures_to_forget() {
+            // The interval ended while it was being started.
+            self.happen(ReplicaEvent::RanSteadily).await;
+        }
         self.open_endpoints().await;
         self.tell_callers_place().await;
         self.claim_again().await;
@@ -91,6 +102,15 @@ impl Runner {
                 Turn::Tried(Verdict::FailsSoFar(_)) => {}
                 Turn::Steady => self.happen(ReplicaEvent::RanSteadily).await,
             }
+        }
+    }
+
+    /// When the failures so far count no more, if it still runs then.
+    fn forgets_at(&self) -> Instant {
+        let now = Instant::now();
+        match self.core.counting_interval() {
+            None => now + STEADY_AFTER,
+            Some(interval) => self.failing_since.unwrap_or(now) + Duration::from_millis(interval.as_millis()),
         }
     }
 

@@ -281,7 +281,15 @@ impl Session for GrpcSession {
             let digest = Some(beat.digest).filter(|digest| !digest.is_empty());
             let usage = self.shared.usage.borrow().as_ref().map(to_usage);
             let body = Body::Heartbeat(proto::Heartbeat { digest, usage });
-            let ack = self.send(None, &beat.rollouts, body).await?;
+            let sent = self.send(None, &beat.rollouts, body).await;
+            // A leader has answered, or the session is with one that has none.
+            self.shared.hear(sent.is_ok());
+            let ack = sent?;
+            self.shared.pace.send_if_modified(|pace| {
+                let is_news = pace.follows_load != ack.follows_load;
+                pace.follows_load = ack.follows_load;
+                is_news
+            });
             Ok(HeartbeatAnswer {
                 inventory_wanted: ack.inventory_wanted,
                 replay_from: ack.replay_from,
@@ -290,8 +298,17 @@ impl Session for GrpcSession {
         })
     }
 
-    fn usage(&self, usage: NodeUsage) {
+    fn usage(&self, usage: NodeUsage, is_urgent: bool) {
         self.shared.usage.send_replace(Some(usage));
+        if is_urgent {
+            self.shared
+                .pace
+                .send_modify(|pace| pace.urgent = pace.urgent.wrapping_add(1));
+        }
+    }
+
+    fn heard(&self) -> watch::Receiver<bool> {
+        self.shared.heard.subscribe()
     }
 
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {

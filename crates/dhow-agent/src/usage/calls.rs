@@ -13,14 +13,13 @@ pub struct CallRates {
 }
 
 impl CallRates {
-    /// What was called since the last look, the busiest first; nothing at the first one.
-    pub fn since(&mut self, figures: &[EndpointFigures], at: Instant) -> Vec<EndpointRate> {
+    /// What was called since the last look and what is under way: those whose callers wait first, then the busiest. None at
+    /// the first look.
+    pub fn since(&mut self, figures: &[EndpointFigures], at: Instant) -> Option<Vec<EndpointRate>> {
         let now = figures.iter();
         let now = now.map(|figures| (figures.id.clone(), (figures.requests, figures.errors)));
         let before = std::mem::replace(&mut self.counts, now.collect());
-        let Some(looked) = self.looked.replace(at) else {
-            return Vec::new();
-        };
+        let looked = self.looked.replace(at)?;
         let elapsed_ms = at.duration_since(looked).as_millis().max(1);
         let milli = |now: u64, before: u64| {
             // A balancer that was started anew counts from nothing.
@@ -37,13 +36,15 @@ impl CallRates {
                     endpoint: endpoint.to_owned(),
                     requests_milli: milli(figures.requests, requests),
                     errors_milli: milli(figures.errors, errors),
+                    in_flight: figures.open,
+                    waiting: figures.waiting,
                 })
             })
-            .filter(|rate| rate.requests_milli > 0 || rate.errors_milli > 0)
+            .filter(|rate| rate.requests_milli > 0 || rate.errors_milli > 0 || rate.in_flight > 0)
             .collect();
-        rates.sort_by_key(|rate| std::cmp::Reverse(rate.requests_milli));
+        rates.sort_by_key(|rate| std::cmp::Reverse((rate.waiting, rate.requests_milli, rate.in_flight)));
         rates.truncate(NodeUsage::ENDPOINTS_MAX);
-        rates
+        Some(rates)
     }
 }
 
@@ -66,20 +67,32 @@ mod tests {
     fn rates_are_what_was_added_since_the_last_look() {
         let mut rates = CallRates::default();
         let begin = Instant::now();
-        assert_eq!(rates.since(&[figures("shop/db/pg", 100, 1)], begin), []);
+        assert_eq!(rates.since(&[figures("shop/db/pg", 100, 1)], begin), None);
         let now = [
             figures("shop/db/pg", 150, 6),
             figures("shop/web/http", 1_000, 0),
             figures("shop/idle/http", 0, 0),
             figures("odd", 9, 9),
         ];
-        let told = rates.since(&now, begin + Duration::from_secs(10));
+        let told = rates.since(&now, begin + Duration::from_secs(10)).unwrap();
         let told: Vec<_> = told
             .iter()
             .map(|rate| (rate.endpoint.as_str(), rate.requests_milli, rate.errors_milli))
             .collect();
         assert_eq!(told, [("http", 100_000, 0), ("pg", 5_000, 500)]);
         let told = rates.since(&[figures("shop/db/pg", 20, 0)], begin + Duration::from_secs(20));
-        assert_eq!(told[0].requests_milli, 2_000, "counted anew");
+        assert_eq!(told.unwrap()[0].requests_milli, 2_000, "counted anew");
+        let mut held = figures("shop/web/http", 1_000, 0);
+        (held.open, held.waiting) = (3, 2);
+        let told = rates.since(
+            &[figures("shop/db/pg", 90, 0), held],
+            begin + Duration::from_secs(30),
+        );
+        let told = told.unwrap();
+        assert_eq!(
+            (told[0].endpoint.as_str(), told[0].in_flight, told[0].waiting),
+            ("http", 3, 2),
+            "who waits is told first"
+        );
     }
 }

@@ -102,6 +102,7 @@ impl Plane {
             tries_settings: true,
             mounts_files: true,
             runs_steps: true,
+            volumes: dhow_core::spec::VolumeSupport::Sized,
             mesh_addr: None,
         };
         plane.write(Command::Node(NodeCommand::Register {
@@ -327,8 +328,12 @@ impl Session for Plane {
         })
     }
 
-    fn usage(&self, usage: NodeUsage) {
+    fn usage(&self, usage: NodeUsage, _is_urgent: bool) {
         self.usage.send_replace(usage);
+    }
+
+    fn heard(&self) -> watch::Receiver<bool> {
+        watch::channel(true).1
     }
 
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {

@@ -170,6 +170,7 @@ fn endpoint(name: &str, protocol: Protocol, port: u16, expose: Expose, backend: 
         path: None,
         backends: vec![Backend::here(format!("{name}@1"), backend)],
         options: Default::default(),
+        cold_start_ms: None,
     }
 }
 

@@ -132,5 +132,21 @@ fn services_with_profiles_run_when_asked_for() {
 #[test]
 fn what_is_not_set_is_told_once() {
     let shop = world("services: { web: { image: a:1, environment: { A: $GONE, B: \"${GONE}\" } } }\n");
-    assert_eq!(shop.notes(), ["`GONE` is not set: it is empty here"]);
+    let said = "`GONE` is not set: it is empty here; write `$$` for a `$` that is meant as it stands";
+    assert_eq!(shop.notes(), [said]);
+}
+
+#[test]
+fn what_is_not_set_in_a_file_of_variables_is_told_with_its_line() {
+    let mut shop =
+        world("services: { web: { image: a:1, env_file: app.env, environment: { P: $PASSWORD } } }\n");
+    shop.add(".env", "A=1\nPASSWORD=p#w$x\n");
+    shop.add("app.env", "SECRET_KEY=aaa$bb\nSAFE='c$d'\n");
+    assert_eq!(shop.deployment().services.len(), 1);
+    let hint = "it is empty here; write `$$` for a `$` that is meant as it stands";
+    let expected = [
+        format!("`x` is not set: {hint}"),
+        format!("web: line 1 of app.env: `bb` is not set: {hint}"),
+    ];
+    assert_eq!(shop.notes(), expected);
 }

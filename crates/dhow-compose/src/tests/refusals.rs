@@ -1,5 +1,7 @@
 //! What cannot be carried out is refused by name and place, with what to write instead.
 
+use dhow_core::spec::Storage;
+
 use super::world;
 use crate::Nodes;
 
@@ -211,15 +213,14 @@ fn names_that_clash_are_refused() {
 #[test]
 fn what_is_of_this_machine_is_refused_where_there_are_several() {
     let mut shop = world(
-        "services:\n  web: { image: a:1, volumes: [\"./data:/data\", \"v:/v\"], ports: [\"127.0.0.1:80:80\"] }\n  \
-         db: { image: a:1, volumes: [\"v:/v\"] }\nvolumes: { v: }\n",
+        "services:\n  web: { image: a:1, volumes: [\"./data:/data\"], ports: [\"127.0.0.1:80:80\"] }\n  \
+         db: { image: a:1 }\n",
     );
     shop.deployment();
     shop.nodes = Nodes::Elsewhere;
     let found = shop.refusals();
     for message in [
         "the folder /srv/shop/data is on this machine",
-        "`v` is one folder of one node",
         "127.0.0.1 is each node",
     ] {
         assert!(
@@ -227,4 +228,18 @@ fn what_is_of_this_machine_is_refused_where_there_are_several() {
             "{message}: {found:#?}"
         );
     }
+}
+
+#[test]
+fn services_that_share_a_volume_need_no_label_where_there_are_several_nodes() {
+    let mut shop = world(
+        "services:\n  web: { image: a:1, volumes: [\"v:/v:nocopy\"] }\n  db: { image: a:1, volumes: [\"v:/v\"] }\nvolumes: { v: }\n",
+    );
+    shop.nodes = Nodes::Elsewhere;
+    let deployment = shop.deployment();
+    let nocopy = |service: &str| match &deployment.services[service].storage[..] {
+        [Storage::Named { name, nocopy, .. }] if name == "v" => *nocopy,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((nocopy("web"), nocopy("db")), (true, false));
 }

@@ -31,6 +31,22 @@ fn restart_is_never_unless_said() {
 }
 
 #[test]
+fn placement_of_swarm_is_carried_over() {
+    let spec = service(
+        "    deploy:\n      restart_policy: { condition: on-failure, max_attempts: 3, window: 2m }\n      \
+         placement: { max_replicas_per_node: 2, constraints: [node.labels.disk == ssd, node.labels.zone != c] }\n",
+    );
+    assert_eq!(spec.max_per_node, Some(2));
+    assert_eq!(spec.restart.interval, Some(TimeSpan::from_secs(120)));
+    let selector = &spec.node_selector;
+    assert_eq!(selector.labels["disk"], "ssd");
+    let rules: Vec<String> = selector.rules.iter().map(ToString::to_string).collect();
+    assert_eq!(rules, ["zone != c"]);
+    let unlimited = service("    deploy: { placement: { max_replicas_per_node: 0 } }\n");
+    assert_eq!(unlimited.max_per_node, None);
+}
+
+#[test]
 fn a_check_has_the_defaults_of_compose() {
     let health = service("    healthcheck: { test: pg_isready -q }\n")
         .health
@@ -57,6 +73,10 @@ fn a_check_has_the_defaults_of_compose() {
     assert_eq!((health.interval, health.retries), (TimeSpan::from_secs(90), 5));
     assert!(service("    healthcheck: { disable: true }\n").health.is_none());
     assert!(service("    healthcheck: { test: [NONE] }\n").health.is_none());
+    // As good as nothing written, where the check of the image would stay on.
+    let on = world("services:\n  web:\n    image: a:1\n    healthcheck: { disable: false }\n");
+    assert!(on.deployment().services.values().all(|web| web.health.is_none()));
+    assert!(on.notes()[0].contains("the check of the image itself is not known here"));
 }
 
 #[test]
@@ -173,6 +193,8 @@ fn mounts_are_volumes_folders_and_memory() {
         name: name.into(),
         target: target.into(),
         read_only,
+        nocopy: false,
+        size: None,
     };
     let bind = |source: &str, target: &str, read_only| Storage::Bind {
         source: source.into(),

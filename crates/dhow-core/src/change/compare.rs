@@ -170,6 +170,11 @@ fn deployment(
             },
         });
     }
+    if let Some(suspension) = &new.suspended
+        && old.and_then(|old| old.suspended.as_ref()) != Some(suspension)
+    {
+        tell(DeploymentChange::Suspended { suspension });
+    }
     if !is_other && old.is_some_and(|old| old.phase == new.phase) {
         return;
     }

@@ -75,6 +75,7 @@ impl Cluster {
             tries_settings: false,
             mounts_files: false,
             runs_steps: false,
+            volumes: crate::spec::VolumeSupport::Named,
             mesh_addr: None,
         };
         self.apply(Command::Node(NodeCommand::Register {

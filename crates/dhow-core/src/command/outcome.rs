@@ -60,6 +60,10 @@ pub enum Stale {
     Settings,
     #[error("as much of the job is under way as may be at a time")]
     EnoughAtWork,
+    #[error("a rule about where the service may be would be broken by now")]
+    RuleBroken,
+    #[error("the service has another count by now, or is not to be given another one")]
+    Count,
 }
 
 /// What a command named that is not there.
@@ -174,6 +178,39 @@ pub enum Refused {
     OldInventory { node: NodeId, known: u64, found: u64 },
     #[error("the set of manifests has version {found}, version {known} was taken already")]
     OldManifests { known: u64, found: u64 },
+    #[error(
+        "deployment `{deployment}` comes from the source `{source_name}`: change it there, or have the last word for a \
+         while with `--suspend 1h`"
+    )]
+    SourceWins {
+        deployment: DeploymentName,
+        source_name: Arc<str>,
+    },
+    #[error(
+        "deployment `{deployment}` comes from the source `{source_name}`: take it out of its files, or let go of all that it \
+         has brought with `dhow source rm {source_name}`"
+    )]
+    SourceKeeps {
+        deployment: DeploymentName,
+        source_name: Arc<str>,
+    },
+    #[error("deployment `{0}` comes from no source, so that there is none to suspend")]
+    NothingToSuspend(DeploymentName),
+    #[error("the set has no deployment at all; what was brought by earlier ones ({names}) stays")]
+    EmptySet { names: String },
+    #[error(
+        "version {version} would remove {drops} of {of} deployments ({names}): `dhow source accept` says yes to that"
+    )]
+    RemovesMost {
+        version: u64,
+        drops: usize,
+        of: usize,
+        names: String,
+    },
+    #[error("secret `{name}` is used by the source `{source_name}`: follow it without that secret first")]
+    SecretOfSource { name: Arc<str>, source_name: Arc<str> },
+    #[error("version {found} of the set is not in force")]
+    NotInForce { found: u64 },
     #[error("this idempotency key was used for another request; use a new one")]
     KeyReused,
     #[error("secret `{name}` is used by {by}: take it out of their files first")]

@@ -36,7 +36,7 @@ pub struct DirectoryChange {
 pub enum ListingChange {
     /// All of it.
     Set(Arc<Listing>),
-    /// Its endpoints and the share of a canary are what they were.
+    /// Its endpoints, the share of a canary and how requests wait are what they were.
     Ready {
         came: Vec<ReadyReplica>,
         went: Vec<ReadyReplica>,
@@ -181,8 +181,10 @@ fn same_endpoints(one: &Arc<[Endpoint]>, other: &Arc<[Endpoint]>) -> bool {
 }
 
 pub(super) fn listing_change(last: Option<&Arc<Listing>>, now: &Arc<Listing>) -> Option<ListingChange> {
-    let is_alike =
-        |last: &&Arc<Listing>| same_endpoints(&last.endpoints, &now.endpoints) && last.canary == now.canary;
+    let is_alike = |last: &&Arc<Listing>| {
+        let is_alike = last.canary == now.canary && last.cold_start == now.cold_start;
+        is_alike && same_endpoints(&last.endpoints, &now.endpoints)
+    };
     let Some(last) = last.filter(is_alike) else {
         return Some(ListingChange::Set(Arc::clone(now)));
     };

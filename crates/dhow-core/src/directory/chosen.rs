@@ -37,6 +37,7 @@ pub(super) fn chosen(listing: &Listing, node: NodeId, zones: &OrdMap<NodeId, Arc
     }
     Listing {
         canary: listing.canary.clone(),
+        cold_start: listing.cold_start,
         endpoints: Arc::clone(&listing.endpoints),
         ready: ranked
             .into_iter()

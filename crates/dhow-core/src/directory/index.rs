@@ -14,6 +14,7 @@ use super::change::listing_change;
 use super::ways::Ways;
 use super::{
     CanaryShare, INGRESS_LABEL, INGRESS_NODES_MAX, Listing, ListingChange, ReadyReplica, Touched, ZONE_LABEL,
+    cold_start_of,
 };
 use crate::acme;
 use crate::ids::{DeploymentName, NodeId, ServiceId, ServiceKey};
@@ -266,8 +267,15 @@ impl DirectoryIndex {
         let same = known.map(|known| &known.listing.endpoints);
         let same = same.filter(|known| known[..] == *endpoints).cloned();
         let canary = CanaryShare::of(service);
+        let cold_start = cold_start_of(service);
         let is_same = known.is_some_and(|known| {
-            same.is_some() && known.listing.ready == ready && known.listing.canary == canary
+            let Listing {
+                ready: before,
+                canary: known_canary,
+                cold_start: known_start,
+                ..
+            } = known.listing.as_ref();
+            same.is_some() && *before == ready && *known_canary == canary && *known_start == cold_start
         });
         if is_same && !moved {
             return false;
@@ -278,6 +286,7 @@ impl DirectoryIndex {
                 endpoints: same.unwrap_or_else(|| endpoints.into()),
                 ready,
                 canary,
+                cold_start,
             }),
         };
         let delta = known.and_then(|known| {
@@ -304,7 +313,8 @@ impl DirectoryIndex {
         if is_open(&listing.endpoints) {
             self.open.insert(id);
         }
-        if listing.endpoints.iter().any(Endpoint::is_public) {
+        // Where nobody runs it, some node has to take the request that wakes it.
+        if listing.endpoints.iter().any(Endpoint::is_public) || listing.cold_start.is_some() {
             self.public.insert(id);
         }
         for named in named_by(key, &listing.endpoints) {

@@ -56,6 +56,7 @@ impl World {
             tries_settings: false,
             mounts_files: false,
             runs_steps: false,
+            volumes: crate::spec::VolumeSupport::Named,
             mesh_addr: Some(mesh.into()),
         };
         let info = Arc::new(info);
@@ -289,6 +290,7 @@ fn of_a_large_service_each_node_is_told_its_own_choice() {
         endpoints: Arc::from([]),
         ready: (0..1_000).map(|n| ready(u64::from(n % 250), n)).collect(),
         canary: None,
+        cold_start: None,
     };
     let mut zones = imbl::OrdMap::new();
     let chosen = |node: u64| chosen::chosen(&listing, NodeId(node), &zones).ready;

@@ -1,6 +1,7 @@
 //! What is to be placed.
 
 use super::node_row::NodeRow;
+use super::rules::Rules;
 use crate::amount::Amount;
 use crate::ids::{NodeId, RoleName, ServiceId};
 use crate::spec::{NodeMode, ServiceSpec};
@@ -20,10 +21,12 @@ pub struct Ask<'a> {
     pub bound_to: Option<NodeId>,
     /// Nodes that must not be used, such as one where an older replica with the same key is still stopping.
     pub avoid: &'a [NodeId],
+    pub rules: Rules<'a>,
 }
 
 impl Ask<'_> {
-    /// How many of these the node has room for, its openness aside; the largest number stands for no bound.
+    /// How many of these the node has room for, its openness and the rules aside; the largest number stands for no
+    /// bound.
     pub(super) fn room_on(&self, node: &NodeRow) -> u32 {
         let free = node.free();
         let times = |free: u64, demand: u64| free.checked_div(demand).unwrap_or(u64::MAX);
@@ -34,6 +37,11 @@ impl Ask<'_> {
             NodeMode::Shared | NodeMode::Dedicated => room,
             NodeMode::Exclusive => room.min(1),
         }
+    }
+
+    /// The one node that need be looked at: none where rules ask for a look at others too.
+    pub(super) fn alone(&self) -> Option<NodeId> {
+        self.bound_to.filter(|_| self.rules.is_empty())
     }
 
     /// How many of this service's replicas are on one node.

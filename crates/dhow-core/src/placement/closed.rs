@@ -3,8 +3,9 @@
 use super::ask::Ask;
 use super::marks::Mark;
 use super::node_row::{NodeRow, Occupant, Openness};
+use super::rules::Broken;
 use crate::ids::ServiceId;
-use crate::spec::NodeMode;
+use crate::spec::{NodeMode, VolumeSupport};
 
 /// Why a node is closed to an ask, however much room it has; the first that holds, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +17,10 @@ pub(super) enum Closed {
     /// Its agent is of a version that mounts no files.
     MountsNoFiles,
     RunsNoSteps,
+    /// Its agent is of a version that makes no ephemeral volumes.
+    MakesNoVolumes,
+    /// Its file system holds no volume to a size.
+    SizesNoVolumes,
     Unreachable,
     Draining,
     Drained,
@@ -26,6 +31,7 @@ pub(super) enum Closed {
     RunsOthers,
     /// The ask wants no other replica beside it.
     RunsAny,
+    Breaks(Broken),
 }
 
 /// Who is on a node, as seen by one service.
@@ -73,12 +79,12 @@ impl Tenancy {
 }
 
 /// Why the node is closed to the ask; none where it is open. `required` is the number of requirements on
-/// labels and platform.
+/// labels and platform; `broken` the rule about several nodes that a replica there would break.
 pub(super) fn closed(
     ask: &Ask<'_>,
     required: u32,
     node: &NodeRow,
-    mark: &Mark,
+    (mark, broken): (&Mark, Option<Broken>),
     tenancy: Tenancy,
 ) -> Option<Closed> {
     if ask.bound_to.is_some_and(|bound| bound != node.id) {
@@ -96,6 +102,13 @@ pub(super) fn closed(
     if ask.spec.has_init_steps() && !node.runs_steps {
         return Some(Closed::RunsNoSteps);
     }
+    let needs = ask.spec.volume_support();
+    if node.volumes < needs {
+        return Some(match needs {
+            VolumeSupport::Named | VolumeSupport::Ephemeral => Closed::MakesNoVolumes,
+            VolumeSupport::Sized => Closed::SizesNoVolumes,
+        });
+    }
     match node.open {
         Openness::Open | Openness::NoReplicas => {}
         Openness::Unreachable => return Some(Closed::Unreachable),
@@ -105,5 +118,6 @@ pub(super) fn closed(
     if mark.avoided {
         return Some(Closed::Avoided);
     }
-    tenancy.closed_to(ask.service, ask.spec.node_mode)
+    let occupied = tenancy.closed_to(ask.service, ask.spec.node_mode);
+    occupied.or(broken.map(Closed::Breaks))
 }

@@ -8,6 +8,7 @@ use super::marks::{Mark, Marks};
 use super::node_row::NodeRow;
 use super::node_table::NodeTable;
 use super::requirement::Requirement;
+use super::rules::Broken;
 use super::share::Share;
 use crate::amount::Amount;
 use crate::ids::{NodeId, ReplicaKey};
@@ -54,9 +55,9 @@ impl NodeTable {
         let ceiling = priority.checked_sub(DISPLACE_PRIORITY_GAP)?;
         let required = Requirement::count(ask.spec);
         let mut best: Option<(Cost, Vec<ReplicaKey>)> = None;
-        for (row, mark) in self.marked_rows(ask) {
+        for (row, mark, broken) in self.marked_rows(ask) {
             let node = self.node(row);
-            if closed(ask, required, node, &mark, Tenancy::of(node, mark.own)).is_some() {
+            if closed(ask, required, node, (&mark, broken), Tenancy::of(node, mark.own)).is_some() {
                 continue;
             }
             if node.free().covers(ask.demand) {
@@ -83,15 +84,16 @@ impl NodeTable {
     }
 
     /// The rows that the ask may use at all, with their marks.
-    fn marked_rows(&self, ask: &Ask<'_>) -> Vec<(u32, Mark)> {
-        match ask.bound_to {
+    fn marked_rows(&self, ask: &Ask<'_>) -> Vec<(u32, Mark, Option<Broken>)> {
+        match ask.alone() {
             None => {
                 let marks = Marks::new(self, ask, None);
-                self.row_numbers().map(|row| (row, *marks.of(row))).collect()
+                let marked = |row| (row, *marks.of(row), marks.broken(row));
+                self.row_numbers().map(marked).collect()
             }
             Some(bound) => {
                 let row = self.find(bound);
-                row.map(|row| (row, Mark::of_one(self, row, ask)))
+                row.map(|row| (row, Mark::of_one(self, row, ask), None))
                     .into_iter()
                     .collect()
             }

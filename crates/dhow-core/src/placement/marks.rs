@@ -3,6 +3,8 @@
 use super::ask::Ask;
 use super::node_table::NodeTable;
 use super::requirement::Requirement;
+use super::rules::{Broken, RuleMarks, is_met};
+use super::zone_weights::ZoneWeights;
 use crate::ids::NodeId;
 use crate::spec::ServiceSpec;
 
@@ -47,6 +49,8 @@ pub(super) struct Marks {
     rows: Vec<Mark>,
     /// How many of this service's replicas are in each zone, on whatever nodes.
     zone_counts: Vec<u64>,
+    weights: ZoneWeights,
+    rules: RuleMarks,
 }
 
 impl Marks {
@@ -64,6 +68,9 @@ impl Marks {
         self.zone_counts.push(0);
         self.set_labels(table, ask.spec);
         self.set_zones(table, spread_by);
+        self.weights
+            .set(table.tags(), spread_by, &ask.spec.spread_percent);
+        self.set_rules(table, ask);
         self.set_present(table, ask.present);
         for row in ask.avoid.iter().filter_map(|id| table.find(*id)) {
             self.rows[row as usize].avoided = true;
@@ -73,7 +80,7 @@ impl Marks {
     fn set_labels(&mut self, table: &NodeTable, spec: &ServiceSpec) {
         let tags = table.tags();
         for (requirement, before) in Requirement::all(spec).zip(0..) {
-            for row in requirement.rows(tags) {
+            for row in requirement.rows(tags, table.count()).iter() {
                 let met = &mut self.rows[*row as usize].met;
                 *met += u32::from(*met == before);
             }
@@ -81,6 +88,15 @@ impl Marks {
         for (key, value) in &spec.node_selector.prefer_labels {
             for row in tags.with_label(key, value) {
                 self.rows[*row as usize].liked += 1;
+            }
+        }
+    }
+
+    fn set_rules(&mut self, table: &NodeTable, ask: &Ask<'_>) {
+        self.rules.set(table, &ask.rules);
+        for company in ask.rules.company.iter().filter(|company| !company.required) {
+            for (mark, met) in self.rows.iter_mut().zip(is_met(table, company)) {
+                mark.liked += u32::from(met);
             }
         }
     }
@@ -114,8 +130,29 @@ impl Marks {
         &self.zone_counts
     }
 
-    pub(super) fn zone_count(&self, zone: u32) -> u64 {
-        self.zone_counts[zone as usize]
+    /// What a zone's count means beside those of others: the lowest is the one to fill.
+    pub(super) fn zone_need(&self, zone: u32) -> u64 {
+        self.weights.need(zone, self.zone_counts[zone as usize])
+    }
+
+    /// The same without so many of those that the ask says are there.
+    pub(super) fn zone_need_without(&self, zone: u32, own: u32) -> u64 {
+        let count = self.zone_counts[zone as usize].saturating_sub(u64::from(own));
+        self.weights.need(zone, count)
+    }
+
+    pub(super) fn weights(&self) -> &ZoneWeights {
+        &self.weights
+    }
+
+    /// The rule that one more on the row would break.
+    pub(super) fn broken(&self, row: u32) -> Option<Broken> {
+        self.rules.broken(row)
+    }
+
+    /// How many more the row may have by the rules about nodes.
+    pub(super) fn room_on(&self, row: u32) -> u32 {
+        self.rules.room_on(row)
     }
 
     /// One more of this service's replicas is on the row.
@@ -124,5 +161,6 @@ impl Marks {
         mark.own = mark.own.saturating_add(1);
         let zone_count = &mut self.zone_counts[mark.zone as usize];
         *zone_count = zone_count.saturating_add(1);
+        self.rules.count_one(row);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::amount::Amount;
 use crate::ids::{NodeId, ServiceId};
+use crate::spec::VolumeSupport;
 
 /// Whether a node takes new replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub struct NodeRow {
     pub mounts_files: bool,
     /// It runs steps before the program of a replica.
     pub runs_steps: bool,
+    /// What it can do for volumes.
+    pub volumes: VolumeSupport,
 }
 
 impl NodeRow {

@@ -128,6 +128,24 @@ impl NodeTable {
         }
     }
 
+    /// A replica of a service that shares its nodes is there as well, as if it had been placed.
+    pub fn take(&mut self, id: NodeId, demand: Amount) {
+        if let Some(row) = self.find(id) {
+            let node = &mut self.rows[row as usize].node;
+            node.used = node.used.plus(demand);
+            node.replicas = node.replicas.saturating_add(1);
+        }
+    }
+
+    /// A replica of a service that shares its nodes is there no more.
+    pub fn give_back(&mut self, id: NodeId, demand: Amount) {
+        if let Some(row) = self.find(id) {
+            let node = &mut self.rows[row as usize].node;
+            node.used = node.used.minus(demand);
+            node.replicas = node.replicas.saturating_sub(1);
+        }
+    }
+
     pub(super) fn node(&self, row: u32) -> &NodeRow {
         &self.rows[row as usize].node
     }

@@ -53,13 +53,13 @@ impl NodeTable {
         let required = Requirement::count(ask.spec);
         let feasible = self
             .row_numbers()
-            .filter(|row| self.fits(ask, required, *row, marks.of(*row)));
+            .filter(|row| self.fits(ask, required, *row, (marks.of(*row), marks.broken(*row))));
         let bin = |row: u32| {
             let (node, mark) = (self.node(row), marks.of(row));
             Bin {
                 own: Reverse(mark.own),
                 liked: Reverse(mark.liked),
-                room: Reverse(ask.room_on(node)),
+                room: Reverse(ask.room_on(node).min(marks.room_on(row))),
                 share: Reverse(Share::dominant(node.used.plus(ask.demand), node.capacity)),
                 id: node.id,
                 row,

@@ -8,7 +8,8 @@ use super::marks::{Mark, Marks};
 use super::node_table::NodeTable;
 use super::rank::Order;
 use super::requirement::Requirement;
-use super::zone_heap::{RankedSeat, Seat, ZoneHeap};
+use super::rules::Broken;
+use super::zone_heap::{RankedSeat, Seat, Turn, ZoneHeap};
 use crate::ids::NodeId;
 use crate::spec::{AffinityMode, NodeMode};
 
@@ -46,7 +47,7 @@ impl NodeTable {
         if wanted == 0 || self.is_empty() {
             return Vec::new();
         }
-        if let Some(bound) = ask.bound_to {
+        if let Some(bound) = ask.alone() {
             return self.place_bound(ask, bound, wanted);
         }
         let affinity = ask.spec.affinity_of(ask.role);
@@ -55,8 +56,8 @@ impl NodeTable {
         marks.set(self, ask, spread_by);
         let (order, whole_batch) = match affinity.mode {
             AffinityMode::Spread | AffinityMode::Pin => (Order::Spread, false),
-            // Over zones the batch is divided first, so no node can be fitted to all of it.
-            AffinityMode::Pack => (Order::Pack, spread_by.is_none()),
+            // Over zones, or within limits of them, the batch is divided first: no node can be fitted to all of it.
+            AffinityMode::Pack => (Order::Pack, spread_by.is_none() && ask.rules.max_per.is_none()),
         };
         let chosen = match (whole_batch, search) {
             (true, Search::Scan | Search::Heap) => self.pack(ask, &marks, wanted),
@@ -75,7 +76,7 @@ impl NodeTable {
         let required = Requirement::count(ask.spec);
         let mut mark = Mark::of_one(self, row, ask);
         let mut chosen = Vec::new();
-        while chosen.len() < wanted as usize && self.fits(ask, required, row, &mark) {
+        while chosen.len() < wanted as usize && self.fits(ask, required, row, (&mark, None)) {
             self.reserve(row, ask);
             mark.own = mark.own.saturating_add(1);
             chosen.push(bound);
@@ -84,10 +85,16 @@ impl NodeTable {
     }
 
     /// Whether the row is open to the ask and has room for one more.
-    pub(super) fn fits(&self, ask: &Ask<'_>, required: u32, row: u32, mark: &Mark) -> bool {
+    pub(super) fn fits(
+        &self,
+        ask: &Ask<'_>,
+        required: u32,
+        row: u32,
+        (mark, broken): (&Mark, Option<Broken>),
+    ) -> bool {
         let node = self.node(row);
         node.free().covers(ask.demand)
-            && closed(ask, required, node, mark, Tenancy::of(node, mark.own)).is_none()
+            && closed(ask, required, node, (mark, broken), Tenancy::of(node, mark.own)).is_none()
     }
 
     /// Scores every feasible node for each replica.
@@ -109,11 +116,11 @@ impl NodeTable {
         let mut best: Option<RankedSeat> = None;
         for row in self.row_numbers() {
             let mark = marks.of(row);
-            if !self.fits(ask, required, row, mark) {
+            if !self.fits(ask, required, row, (mark, marks.broken(row))) {
                 continue;
             }
-            let rank = order.rank(ask, self.node(row), mark);
-            let place = RankedSeat::new(mark.zone, marks.zone_count(mark.zone), Seat { rank, row });
+            let rank = order.rank(ask, self.node(row), (mark, marks.room_on(row)));
+            let place = RankedSeat::new(mark.zone, marks.zone_need(mark.zone), Seat { rank, row });
             if best.as_ref().is_none_or(|best| place < *best) {
                 best = Some(place);
             }
@@ -131,15 +138,19 @@ impl NodeTable {
             .collect();
         for row in self.row_numbers() {
             let mark = marks.of(row);
-            if self.fits(ask, required, row, mark) {
-                let rank = order.rank(ask, self.node(row), mark);
+            if self.fits(ask, required, row, (mark, marks.broken(row))) {
+                let rank = order.rank(ask, self.node(row), (mark, marks.room_on(row)));
                 zones[mark.zone as usize].0.push(Seat { rank, row });
             }
         }
-        let mut heap = ZoneHeap::new(zones);
+        let mut heap = ZoneHeap::new(zones, marks.weights().clone());
         let mut chosen = Vec::new();
         while chosen.len() < wanted as usize {
             let next = heap.next(|row| {
+                // Its group of nodes may have filled up since it was scored.
+                if marks.broken(row).is_some() {
+                    return Turn::Passed;
+                }
                 self.reserve(row, ask);
                 marks.count_one(row);
                 let node = self.node(row);
@@ -147,7 +158,9 @@ impl NodeTable {
                     NodeMode::Shared | NodeMode::Dedicated => node.free().covers(ask.demand),
                     NodeMode::Exclusive => false,
                 };
-                takes_more.then(|| order.rank(ask, node, marks.of(row)))
+                let takes_more = takes_more && marks.broken(row).is_none();
+                let rank = || order.rank(ask, node, (marks.of(row), marks.room_on(row)));
+                Turn::Taken(takes_more.then(rank))
             });
             let Some(row) = next else { break };
             chosen.push(self.node(row).id);

@@ -25,7 +25,8 @@ pub(super) enum Order {
 }
 
 impl Order {
-    pub(super) fn rank(self, ask: &Ask<'_>, node: &NodeRow, mark: &Mark) -> Rank {
+    /// `allowed` is how many more of the service the node may have by its rules.
+    pub(super) fn rank(self, ask: &Ask<'_>, node: &NodeRow, (mark, allowed): (&Mark, u32)) -> Rank {
         let share = Share::dominant(node.used.plus(ask.demand), node.capacity);
         match self {
             Self::Spread => Rank {
@@ -38,7 +39,7 @@ impl Order {
                 lead: [
                     u32::MAX - mark.own,
                     u32::MAX - mark.liked,
-                    u32::MAX - ask.room_on(node),
+                    u32::MAX - ask.room_on(node).min(allowed),
                 ],
                 share: share.reversed(),
                 replicas: 0,

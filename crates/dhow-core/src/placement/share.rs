@@ -27,6 +27,16 @@ impl Share {
         cpu.max(Self::of(used.memory_bytes, capacity.memory_bytes))
     }
 
+    /// Whether it is nine tenths of the other one at most.
+    pub(super) fn is_below_by_a_tenth(self, other: Self) -> bool {
+        // Below 2^64 each, and the factor below 2^4: saturating only where both are beyond all nodes.
+        let (own, others) = (
+            u128::from(self.part) * u128::from(other.whole),
+            u128::from(other.part) * u128::from(self.whole),
+        );
+        own.saturating_mul(10) <= others.saturating_mul(9)
+    }
+
     /// Orders the other way round: the fullest first.
     pub(super) fn reversed(self) -> Self {
         Self {

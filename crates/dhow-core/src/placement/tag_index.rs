@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::node_row::NodeRow;
+use crate::spec::LabelRule;
 
 /// Rows in ascending order; never empty while it is in the index.
 type Posting = Vec<u32>;
@@ -51,6 +52,30 @@ impl TagIndex {
 
     pub(super) fn with_arch(&self, arch: &str) -> &[u32] {
         self.arch.get(arch).map_or(&[], Vec::as_slice)
+    }
+
+    /// The rows whose label meets a comparison, of so many rows: each value is compared once, not each row.
+    pub(super) fn meeting(&self, rule: &LabelRule, count: u32) -> Vec<u32> {
+        let values = || self.labels.get(&rule.label).into_iter().flatten();
+        let is_met = |value: &String| rule.is_met_by(Some(value));
+        if !rule.is_met_by(None) {
+            let postings = values().filter(|(value, _)| is_met(value));
+            return postings
+                .flat_map(|(_, posting)| posting.iter().copied())
+                .collect();
+        }
+        // Met by whoever lacks the label: all but those whose value fails.
+        let mut fails = vec![false; count as usize];
+        for (_, posting) in values().filter(|(value, _)| !is_met(value)) {
+            posting.iter().for_each(|row| fails[*row as usize] = true);
+        }
+        (0..count).filter(|row| !fails[*row as usize]).collect()
+    }
+
+    /// The values of a label, in order.
+    pub(super) fn values(&self, key: &str) -> impl Iterator<Item = &str> {
+        let values = self.labels.get(key).into_iter();
+        values.flat_map(|values| values.keys().map(String::as_str))
     }
 
     /// The rows of each value of a label, in the order of the values.
@@ -104,6 +129,7 @@ mod tests {
             occupant: Occupant::Nobody,
             mounts_files: true,
             runs_steps: true,
+            volumes: crate::spec::VolumeSupport::Sized,
         }
     }
 

@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::NodeId;
-use crate::spec::{ByteSize, Cpu};
+use super::rules::Wish;
+use crate::ids::{NodeId, ServiceName};
+use crate::spec::{ByteSize, Cpu, LabelRule};
 
 /// What keeps a replica off a node. A node counts under the first of these that holds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -23,10 +24,18 @@ pub enum Reason {
         key: String,
         value: String,
     },
+    /// A comparison of a label does not hold.
+    LabelDiffers {
+        rule: LabelRule,
+    },
     /// Its agent is of a version that shows no configs and secrets as files.
     MountsNoFiles,
     /// Its agent is of a version that runs nothing before the program of a replica.
     RunsNoSteps,
+    /// Its agent is of a version that makes no ephemeral volumes.
+    MakesNoVolumes,
+    /// Its file system holds no volume to a size.
+    SizesNoVolumes,
     Unreachable,
     Draining,
     Drained,
@@ -38,6 +47,25 @@ pub enum Reason {
     RunsOthers,
     /// The replica wants no other replica beside it.
     RunsAny,
+    /// It has as many of the service as one node may have.
+    MaxPerNode {
+        max: u32,
+    },
+    /// It lacks the label by which the service is limited.
+    LacksLabelOfLimit {
+        key: String,
+    },
+    /// Nodes with its value of a label have as many of the service as may be.
+    MaxPer {
+        key: String,
+        max: u32,
+    },
+    /// Another service is not where it is to be.
+    Company {
+        service: ServiceName,
+        by: Option<String>,
+        wish: Wish,
+    },
     Cpu {
         /// The most that is free on one of these nodes.
         free_milli: u64,
@@ -65,6 +93,8 @@ pub enum Bound {
     Volume(NodeId),
     /// A system service's replica belongs to its node.
     System(NodeId),
+    /// A rebalance moves it there.
+    Move(NodeId),
 }
 
 /// Why the next replica cannot be placed. `fitting` and the nodes of all hindrances add up to `nodes`.
@@ -85,10 +115,16 @@ impl Unplaced {
         self.fitting == 0
     }
 
+    /// How many nodes fit, and what is in the way of the others.
+    pub fn with_hindrances(&self) -> impl fmt::Display + '_ {
+        WithHindrances(self)
+    }
+
     fn fmt_bound(&self, bound: Bound, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match bound {
             Bound::Volume(node) => write!(f, "its volume is on node {node}, which ")?,
             Bound::System(node) => write!(f, "its own node {node} ")?,
+            Bound::Move(node) => write!(f, "it is to be moved to node {node}, which ")?,
         }
         match self
             .hindrances
@@ -125,6 +161,30 @@ impl fmt::Display for Unplaced {
     }
 }
 
+struct WithHindrances<'a>(&'a Unplaced);
+
+impl fmt::Display for WithHindrances<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unplaced {
+            nodes,
+            fitting,
+            hindrances,
+            ..
+        } = self.0;
+        if *fitting == 0 || hindrances.is_empty() {
+            return self.0.fmt(f);
+        }
+        let s = if *fitting == 1 { "s" } else { "" };
+        write!(f, "{fitting} of {nodes} nodes fit{s}")?;
+        for (position, hindrance) in hindrances.iter().enumerate() {
+            let before = if position == 0 { ", " } else { "; " };
+            write!(f, "{before}{} ", hindrance.nodes)?;
+            hindrance.reason.fmt_predicate(hindrance.nodes, f)?;
+        }
+        Ok(())
+    }
+}
+
 impl Reason {
     /// What so many nodes do, as the rest of a sentence.
     fn fmt_predicate(&self, nodes: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -137,8 +197,22 @@ impl Reason {
             Self::RunsNone => write!(f, "run{s} no replicas"),
             Self::Platform { os, arch } => write!(f, "{is} not {}", Wanted { os, arch }),
             Self::LacksLabel { key, value } => write!(f, "lack{s} label {key}={value}"),
+            Self::LabelDiffers { rule } => {
+                let does = if one { "does" } else { "do" };
+                write!(f, "{does} not have `{rule}`")
+            }
             Self::MountsNoFiles => write!(f, "run{s} a version that mounts no configs and secrets"),
             Self::RunsNoSteps => write!(f, "run{s} a version that runs no `init` steps"),
+            Self::MakesNoVolumes => write!(f, "run{s} a version that makes no ephemeral volumes"),
+            Self::SizesNoVolumes => write!(
+                f,
+                "cannot hold a volume to a `size`, without project quotas on the disk of {}",
+                if one {
+                    "its data directory"
+                } else {
+                    "their data directories"
+                }
+            ),
             Self::Unreachable => write!(f, "{is} unreachable"),
             Self::Draining => write!(f, "{is} draining"),
             Self::Drained => write!(f, "{is} drained"),
@@ -150,6 +224,15 @@ impl Reason {
             Self::DedicatedToAnother => write!(f, "{is} dedicated to another service"),
             Self::RunsOthers => write!(f, "run{s} other services, a dedicated node is asked"),
             Self::RunsAny => write!(f, "run{s} replicas already, an exclusive node is asked"),
+            Self::MaxPerNode { max } => {
+                let have = if one { "has" } else { "have" };
+                write!(f, "{have} {max} already: max_per_node {max}")
+            }
+            Self::LacksLabelOfLimit { key } => write!(f, "lack{s} label {key}, which max_per names"),
+            Self::MaxPer { key, max } => {
+                write!(f, "{is} in a {key} that has {max} already: max_per {key} {max}")
+            }
+            Self::Company { service, by, wish } => fmt_company(service, by.as_deref(), (*wish, one), f),
             Self::Cpu {
                 free_milli,
                 asked_milli,
@@ -172,6 +255,32 @@ impl Reason {
                     ByteSize(*asked_bytes)
                 )
             }
+        }
+    }
+}
+
+/// What nodes lack or have of another service.
+fn fmt_company(
+    service: &ServiceName,
+    by: Option<&str>,
+    (wish, one): (Wish, bool),
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let s = if one { "s" } else { "" };
+    let is = if one { "is" } else { "are" };
+    match (wish, by) {
+        (Wish::Near, None) => {
+            let does = if one { "does" } else { "do" };
+            write!(f, "{does} not run `{service}`, which it is to be near")
+        }
+        (Wish::Near, Some(label)) => write!(f, "{is} in no {label} with `{service}`, which it is to be near"),
+        (Wish::Away, None) => write!(f, "run{s} `{service}`, which it keeps away from"),
+        (Wish::Away, Some(label)) => {
+            write!(f, "{is} in a {label} with `{service}`, which it keeps away from")
+        }
+        (Wish::AwayFromIt, None) => write!(f, "run{s} `{service}`, which keeps away from it"),
+        (Wish::AwayFromIt, Some(label)) => {
+            write!(f, "{is} in a {label} with `{service}`, which keeps away from it")
         }
     }
 }

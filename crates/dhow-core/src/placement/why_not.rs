@@ -8,6 +8,7 @@ use super::marks::{Mark, Marks};
 use super::node_row::NodeRow;
 use super::node_table::NodeTable;
 use super::requirement::Requirement;
+use super::rules::Broken;
 use super::unplaced::{Bound, Hindrance, Reason, Unplaced};
 use crate::ids::NodeId;
 use crate::spec::RType;
@@ -19,25 +20,29 @@ impl NodeTable {
         let mut tally = Tally::default();
         let nodes = self.count();
         let required = Requirement::count(ask.spec);
-        match ask.bound_to.map(|bound| self.find(bound)) {
+        match ask.alone().map(|bound| self.find(bound)) {
             None => {
                 let marks = Marks::new(self, ask, None);
                 for row in self.row_numbers() {
-                    tally.add(self.obstacle(ask, required, row, marks.of(row)), 1);
+                    tally.add(
+                        self.obstacle(ask, required, row, (marks.of(row), marks.broken(row))),
+                        1,
+                    );
                 }
             }
             Some(None) => tally.add(Some(Obstacle::Closed(Closed::NotItsNode)), nodes),
             Some(Some(row)) => {
                 tally.add(Some(Obstacle::Closed(Closed::NotItsNode)), nodes - 1);
                 tally.add(
-                    self.obstacle(ask, required, row, &Mark::of_one(self, row, ask)),
+                    self.obstacle(ask, required, row, (&Mark::of_one(self, row, ask), None)),
                     1,
                 );
             }
         }
         let bound = ask.bound_to.map(|node| match ask.spec.rtype {
             RType::System => Bound::System(node),
-            RType::Service | RType::Job | RType::Cron => Bound::Volume(node),
+            RType::Service | RType::Job | RType::Cron if ask.spec.has_named_storage() => Bound::Volume(node),
+            RType::Service | RType::Job | RType::Cron => Bound::Move(node),
         });
         Unplaced {
             nodes,
@@ -56,7 +61,7 @@ impl NodeTable {
             let (node, mark) = (self.node(*row), marks.of(*row));
             let tenancy = Tenancy::of(node, mark.own).without(ask.service);
             let has_room = mark.own > 0 || node.free().covers(ask.demand);
-            has_room && closed(ask, required, node, mark, tenancy).is_none()
+            has_room && closed(ask, required, node, (mark, marks.broken(*row)), tenancy).is_none()
         };
         let rows = self.row_numbers().filter(fits);
         let mut fitting: Vec<NodeId> = rows.map(|row| self.node(row).id).collect();
@@ -65,9 +70,15 @@ impl NodeTable {
     }
 
     /// What keeps the ask off a row; none where it fits.
-    fn obstacle(&self, ask: &Ask<'_>, required: u32, row: u32, mark: &Mark) -> Option<Obstacle> {
+    fn obstacle(
+        &self,
+        ask: &Ask<'_>,
+        required: u32,
+        row: u32,
+        (mark, broken): (&Mark, Option<Broken>),
+    ) -> Option<Obstacle> {
         let node = self.node(row);
-        match closed(ask, required, node, mark, Tenancy::of(node, mark.own)) {
+        match closed(ask, required, node, (mark, broken), Tenancy::of(node, mark.own)) {
             Some(Closed::Unsuitable) => Some(Obstacle::Unmet(mark.met)),
             Some(other) => Some(Obstacle::Closed(other)),
             None => lacks_room(ask, node),
@@ -146,7 +157,7 @@ impl Tally {
             );
         }
         for (closed, group) in self.closed {
-            if let Some(reason) = closed_reason(closed) {
+            if let Some(reason) = closed_reason(ask, closed) {
                 count(reason, group);
             }
         }
@@ -166,13 +177,15 @@ impl Tally {
 }
 
 /// The reason to tell; none for a requirement, whose place in the list tells more.
-fn closed_reason(closed: Closed) -> Option<Reason> {
+fn closed_reason(ask: &Ask<'_>, closed: Closed) -> Option<Reason> {
     match closed {
         Closed::NotItsNode => Some(Reason::NotItsNode),
         Closed::RunsNone => Some(Reason::RunsNone),
         Closed::Unsuitable => None,
         Closed::MountsNoFiles => Some(Reason::MountsNoFiles),
         Closed::RunsNoSteps => Some(Reason::RunsNoSteps),
+        Closed::MakesNoVolumes => Some(Reason::MakesNoVolumes),
+        Closed::SizesNoVolumes => Some(Reason::SizesNoVolumes),
         Closed::Unreachable => Some(Reason::Unreachable),
         Closed::Draining => Some(Reason::Draining),
         Closed::Drained => Some(Reason::Drained),
@@ -181,5 +194,29 @@ fn closed_reason(closed: Closed) -> Option<Reason> {
         Closed::DedicatedToAnother => Some(Reason::DedicatedToAnother),
         Closed::RunsOthers => Some(Reason::RunsOthers),
         Closed::RunsAny => Some(Reason::RunsAny),
+        Closed::Breaks(broken) => rule_reason(ask, broken),
+    }
+}
+
+fn rule_reason(ask: &Ask<'_>, broken: Broken) -> Option<Reason> {
+    let limit = |place: u32| ask.rules.max_per?.iter().nth(place as usize);
+    match broken {
+        Broken::MaxPerNode => ask.rules.max_per_node.map(|max| Reason::MaxPerNode { max }),
+        Broken::LacksLabelOf(place) => {
+            limit(place).map(|(key, _)| Reason::LacksLabelOfLimit { key: key.clone() })
+        }
+        Broken::MaxPer(place) => limit(place).map(|(key, max)| Reason::MaxPer {
+            key: key.clone(),
+            max: *max,
+        }),
+        Broken::Company(place) => ask
+            .rules
+            .company
+            .get(place as usize)
+            .map(|company| Reason::Company {
+                service: company.service.clone(),
+                by: company.by.clone(),
+                wish: company.wish,
+            }),
     }
 }

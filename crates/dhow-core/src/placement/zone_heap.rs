@@ -7,6 +7,7 @@ use std::collections::binary_heap::PeekMut;
 
 use super::marks::ZONE_UNLABELLED;
 use super::rank::Rank;
+use super::zone_weights::ZoneWeights;
 
 /// A feasible node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,16 +19,16 @@ pub(super) struct Seat {
 /// A feasible node with its rank among the nodes of all zones: the least of these is the best one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RankedSeat {
-    zone_count: u64,
+    zone_need: u64,
     unlabelled: bool,
     pub(super) seat: Seat,
     zone: u32,
 }
 
 impl RankedSeat {
-    pub(super) fn new(zone: u32, zone_count: u64, seat: Seat) -> Self {
+    pub(super) fn new(zone: u32, zone_need: u64, seat: Seat) -> Self {
         Self {
-            zone_count,
+            zone_need,
             unlabelled: zone == ZONE_UNLABELLED,
             seat,
             zone,
@@ -47,11 +48,20 @@ pub(super) struct ZoneHeap {
     zones: Vec<Zone>,
     /// The best place of each zone that has any.
     fronts: BinaryHeap<Reverse<RankedSeat>>,
+    weights: ZoneWeights,
+}
+
+/// What became of the best node.
+pub(super) enum Turn {
+    /// It has one replica more, and this rank where it takes another.
+    Taken(Option<Rank>),
+    /// It takes none any more.
+    Passed,
 }
 
 impl ZoneHeap {
     /// From the seats of each zone and its count.
-    pub(super) fn new(zones: impl IntoIterator<Item = (Vec<Seat>, u64)>) -> Self {
+    pub(super) fn new(zones: impl IntoIterator<Item = (Vec<Seat>, u64)>, weights: ZoneWeights) -> Self {
         let heap = |(seats, count): (Vec<Seat>, u64)| Zone {
             count,
             seats: seats.into_iter().map(Reverse).collect(),
@@ -59,41 +69,50 @@ impl ZoneHeap {
         let zones: Vec<Zone> = zones.into_iter().map(heap).collect();
         let fronts = zones.iter().zip(0..).filter_map(|(zone, number)| {
             let Reverse(best) = *zone.seats.peek()?;
-            Some(Reverse(RankedSeat::new(number, zone.count, best)))
+            let need = weights.need(number, zone.count);
+            Some(Reverse(RankedSeat::new(number, need, best)))
         });
         Self {
             fronts: fronts.collect(),
             zones,
+            weights,
         }
     }
 
-    /// The row of the best node. `take` gets the row and gives its rank once it has one replica more, or none when it
-    /// takes no more.
-    pub(super) fn next(&mut self, take: impl FnOnce(u32) -> Option<Rank>) -> Option<u32> {
-        let mut front = self.fronts.peek_mut()?;
-        let RankedSeat {
-            seat: Seat { row, .. },
-            zone: number,
-            ..
-        } = front.0;
-        let zone = &mut self.zones[number as usize];
-        zone.count = zone.count.saturating_add(1);
-        let seat = zone.seats.peek_mut()?;
-        match take(row) {
-            Some(rank) => {
-                let mut seat = seat;
-                seat.0.rank = rank;
+    /// The row of the best node that was taken. `take` gets the row of the best one and says what became of it.
+    pub(super) fn next(&mut self, mut take: impl FnMut(u32) -> Turn) -> Option<u32> {
+        loop {
+            let mut front = self.fronts.peek_mut()?;
+            let RankedSeat {
+                seat: Seat { row, .. },
+                zone: number,
+                ..
+            } = front.0;
+            let zone = &mut self.zones[number as usize];
+            let seat = zone.seats.peek_mut()?;
+            let turn = take(row);
+            match turn {
+                Turn::Taken(Some(rank)) => {
+                    let mut seat = seat;
+                    seat.0.rank = rank;
+                }
+                Turn::Taken(None) | Turn::Passed => {
+                    PeekMut::pop(seat);
+                }
             }
-            None => {
-                PeekMut::pop(seat);
+            let taken = matches!(turn, Turn::Taken(_));
+            zone.count = zone.count.saturating_add(u64::from(taken));
+            match zone.seats.peek() {
+                Some(Reverse(best)) => {
+                    front.0 = RankedSeat::new(number, self.weights.need(number, zone.count), *best);
+                }
+                None => {
+                    PeekMut::pop(front);
+                }
+            }
+            if taken {
+                return Some(row);
             }
         }
-        match zone.seats.peek() {
-            Some(Reverse(best)) => front.0 = RankedSeat::new(number, zone.count, *best),
-            None => {
-                PeekMut::pop(front);
-            }
-        }
-        Some(row)
     }
 }

@@ -6,10 +6,10 @@ use imbl::OrdMap;
 
 use super::report::{PlanReport, ServiceReport};
 use super::summary::Summary;
-use crate::ids::{DeploymentName, NodeId, ServiceId, Template};
+use crate::ids::{DeploymentName, Generation, NodeId, ServiceId};
 use crate::placement::NodeTable;
 use crate::rollout::Figures;
-use crate::state::State;
+use crate::state::{Service, State};
 use crate::time::ClusterTime;
 
 /// Follows the state by its changes. It only makes planning faster: a warm cache plans what a cold one does.
@@ -40,15 +40,15 @@ pub struct PlanCache {
     timers: BTreeSet<(ClusterTime, ServiceId)>,
     timer_of: BTreeMap<ServiceId, ClusterTime>,
     reports: OrdMap<ServiceId, ServiceReport>,
-    /// What was counted of canaries, by service and template.
+    /// What was counted of canaries, by service and the base of the canary.
     figures: CanaryBook,
     /// Whether this plan has reserved anything in the table.
     pub(super) reserved: bool,
 }
 
-/// What balancers have counted of canaries, by service and template. It is beside the state: the next plan goes by it, and
+/// What balancers have counted of canaries, by service and the base of the canary. It is beside the state: the next plan goes by it, and
 /// what comes of it is a command that holds it.
-pub type CanaryBook = BTreeMap<(ServiceId, Template), Figures>;
+pub type CanaryBook = BTreeMap<(ServiceId, Generation), Figures>;
 
 impl PlanCache {
     /// Takes in what was counted of canaries until now.
@@ -61,11 +61,10 @@ impl PlanCache {
         self.figures = figures;
     }
 
-    pub(super) fn figures_of(&self, service: ServiceId, template: Template) -> Figures {
-        self.figures
-            .get(&(service, template))
-            .copied()
-            .unwrap_or_default()
+    pub(super) fn figures_of(&self, service: &Service) -> Figures {
+        let base = service.canary_base();
+        let known = base.and_then(|base| self.figures.get(&(service.id, base)));
+        known.copied().unwrap_or_default()
     }
 
     /// The services to plan: those that leave, then the most important first.

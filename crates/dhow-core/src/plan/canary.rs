@@ -20,7 +20,8 @@ impl Planner<'_> {
         self.cache.summaries.remove(&service.id);
         let state = self.state;
         let mut report = ServiceReport::default();
-        if let Some(view) = View::of_line(state, service, self.now, Line::Base(base)) {
+        if let Some(mut view) = View::of_line(state, service, self.now, Line::Base(base)) {
+            self.note_surge(&mut view);
             self.carry(&view, decide(state, &view), &mut report);
         }
         let count = service.canary_count() as usize;
@@ -59,7 +60,7 @@ impl Planner<'_> {
             proven,
             proven_since: (proven == count).then_some(since),
             has_endpoints: !view.spec().endpoints.is_empty(),
-            figures: self.cache.figures_of(service.id, view.info.template),
+            figures: self.cache.figures_of(service),
             now: self.now,
         };
         let at = match canary_passage(&look) {

@@ -7,7 +7,7 @@ use super::nodes::node_row;
 use super::view::View;
 use crate::command::{PlanCommand, StopReason};
 use crate::ids::{NodeId, ReplicaKey};
-use crate::placement::{Ask, Candidate, NodeTable};
+use crate::placement::{Ask, Candidate, NodeTable, Rules};
 use crate::state::Wanted;
 
 /// Replicas that one plan makes room for, by ending others. The next plan goes on.
@@ -17,7 +17,7 @@ impl Planner<'_> {
     /// Counts nodes where room is about to come free, and ends less important replicas where that is not
     /// enough. None where there is nothing to wait for.
     pub(super) fn make_room(&mut self, view: &View<'_>, ask: &Ask<'_>, missing: usize) -> Option<u32> {
-        let mut used: BTreeSet<NodeId> = self.room_to_come(ask);
+        let mut used: BTreeSet<NodeId> = self.room_to_come(view, ask);
         // Nobody is displaced for room that this very plan frees: the next one sees how much it is.
         let frees = self
             .commands
@@ -37,11 +37,19 @@ impl Planner<'_> {
     }
 
     /// Nodes that will take the replica once what is ending there has ended.
-    fn room_to_come(&self, ask: &Ask<'_>) -> BTreeSet<NodeId> {
+    fn room_to_come(&self, view: &View<'_>, ask: &Ask<'_>) -> BTreeSet<NodeId> {
+        let admission = self.admission_to_come(view, ask);
+        let ask = &Ask {
+            rules: Rules::default(),
+            ..*ask
+        };
         let fits = |id: &&NodeId| {
             let Some(node) = self.state.node(**id) else {
                 return false;
             };
+            if !admission.as_ref().is_none_or(|admission| admission.admits(node)) {
+                return false;
+            }
             let mut row = node_row(node);
             for key in &node.stopping {
                 let Some(replica) = self.state.replicas.get(key).filter(|replica| replica.reserves()) else {

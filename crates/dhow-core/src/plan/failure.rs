@@ -65,6 +65,7 @@ fn waits_at_gate(report: &ServiceReport) -> bool {
         | Why::NodeMayReturn { .. }
         | Why::NotRescheduled { .. }
         | Why::VolumeLost { .. }
+        | Why::NoNodeForAll { .. }
         | Why::TurnToCome
         | Why::LeavesLater { .. }
         | Why::Paused

@@ -135,9 +135,12 @@ impl Planner<'_> {
         let mut avoid = self.disliked(view);
         avoid.push(seen.replica.node);
         avoid.extend(self.mistaking(view.service));
-        let mut ask = ask(view, slot.role, role, &view.present, None);
+        let around = self.around(view);
+        let mut ask = ask(view, slot.role, role, (&view.present, &around), None);
         ask.avoid = &avoid;
-        let found = !self.cache.table.place(&ask, 1).is_empty();
+        let chosen = self.cache.table.place(&ask, 1);
+        self.note_placed(view, &chosen);
+        let found = !chosen.is_empty();
         match found {
             true => self.cache.reserved = true,
             // A node that comes or has room changes that.

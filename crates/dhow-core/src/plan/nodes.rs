@@ -25,6 +25,7 @@ pub fn node_row(node: &Node) -> NodeRow {
         occupant: occupant(node.taken),
         mounts_files: node.info.mounts_files,
         runs_steps: node.info.runs_steps,
+        volumes: node.info.volumes,
     }
 }
 

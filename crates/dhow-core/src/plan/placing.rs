@@ -1,12 +1,16 @@
 //! Finds nodes for the slots that need one.
 
 use super::report::{ServiceReport, Why};
+use super::together::Home;
 use super::view::View;
 use super::{PLACEMENTS_PER_COMMAND_MAX, Planner};
+use crate::around::Around;
 use crate::command::{Placement, PlanCommand};
 use crate::ids::{Generation, NodeId, RoleId, RoleName, Slot};
 use crate::placement::{Ask, Unplaced};
+use crate::spec::RType;
 use crate::state::Service;
+use crate::step::VOLUMES_LEVEL;
 
 impl Planner<'_> {
     /// Places the slots, role by role; those that find no node are reported. Whether all were placed.
@@ -28,13 +32,32 @@ impl Planner<'_> {
         let mut all_placed = true;
         let mut rest = missing;
         while let Some(first) = rest.first() {
-            let bound = view.service.volume_node(*first);
-            let same = |slot: &&Slot| slot.role == first.role && view.service.volume_node(**slot).is_none();
-            let length = if bound.is_some() {
-                1
-            } else {
-                rest.iter().take_while(same).count().max(1)
+            let bound = self.bound_node(view.service, *first);
+            let home = match bound.or_else(|| self.target(view, *first)) {
+                Some(node) => Home::On(node),
+                None => self.home(view),
             };
+            let is_free =
+                |slot: Slot| view.service.volume_node(slot).is_none() && view.moves_to(slot).is_none();
+            let same = |slot: &&Slot| slot.role == first.role && is_free(**slot);
+            let length = match home {
+                Home::On(_) | Home::Unsettled(_) | Home::Nowhere(_) => 1,
+                Home::Anywhere => rest.iter().take_while(same).count().max(1),
+            };
+            let (bound, unfit) = match home {
+                Home::Anywhere => (None, Vec::new()),
+                Home::On(node) => (Some(node), Vec::new()),
+                Home::Unsettled(unfit) => (None, unfit),
+                Home::Nowhere(why) => {
+                    self.cache.blocked.insert(view.service.id);
+                    self.report_all(view, rest, &why, report);
+                    all_placed = false;
+                    break;
+                }
+            };
+            let settles = length == 1 && bound.is_none() && self.settles(view);
+            let avoid: Vec<NodeId> = mistaking.iter().chain(&unfit).copied().collect();
+            let disliked: Vec<NodeId> = disliked.iter().chain(&unfit).copied().collect();
             let (batch, after) = rest.split_at(length);
             rest = after;
             let mut placed = 0;
@@ -43,7 +66,10 @@ impl Planner<'_> {
                 placed = self.place_batch(view, batch, (None, &disliked), &mut present, &mut placements);
             }
             let left = &batch[placed..];
-            placed += self.place_batch(view, left, (bound, &mistaking), &mut present, &mut placements);
+            placed += self.place_batch(view, left, (bound, &avoid), &mut present, &mut placements);
+            if let (true, Some(chosen)) = (settles && placed > 0, placements.last()) {
+                self.settle_home(view.service, chosen.node);
+            }
             let left = &batch[placed..];
             if !left.is_empty() && self.placements_left > 0 {
                 all_placed = false;
@@ -52,6 +78,15 @@ impl Planner<'_> {
         }
         self.push_placements(view.service, view.target, &placements);
         all_placed
+    }
+
+    /// The node that is to have the slot by a rebalance, as long as it takes any.
+    fn target(&self, view: &View<'_>, slot: Slot) -> Option<NodeId> {
+        let target = view.moves_to(slot)?;
+        self.state
+            .node(target)
+            .filter(|node| node.is_open())
+            .map(|node| node.id)
     }
 
     /// Places as many of a batch of alike slots as find a node, and says how many.
@@ -70,11 +105,13 @@ impl Planner<'_> {
             .unwrap_or(u32::MAX)
             .min(self.placements_left);
         let role_id = batch.first().map_or(RoleId(0), |slot| slot.role);
+        let around = self.around(view);
         let ask = Ask {
             avoid,
-            ..ask(view, role_id, role, present, bound_to)
+            ..ask(view, role_id, role, (present, &around), bound_to)
         };
         let chosen = self.cache.table.place(&ask, wanted);
+        self.note_placed(view, &chosen);
         self.cache.reserved |= !chosen.is_empty();
         self.placements_left -= u32::try_from(chosen.len()).unwrap_or(self.placements_left);
         for (slot, node) in batch.iter().zip(&chosen) {
@@ -98,18 +135,37 @@ impl Planner<'_> {
         let Some(role) = view.service.role(slot.role) else {
             return false;
         };
-        let bound = view.service.volume_node(slot);
+        let bound = self.bound_node(view.service, slot);
         let mistaking = self.mistaking(view.service);
+        let around = self.around(view);
         let ask = Ask {
             avoid: &mistaking,
-            ..ask(view, slot.role, role, &view.present, bound)
+            ..ask(view, slot.role, role, (&view.present, &around), bound)
         };
-        let found = !self.cache.table.place(&ask, 1).is_empty();
+        let chosen = self.cache.table.place(&ask, 1);
+        self.note_placed(view, &chosen);
+        let found = !chosen.is_empty();
         self.cache.reserved |= found;
         if !found {
             self.report_unplaced(view, &[slot], bound, &view.present, report);
         }
         found
+    }
+
+    /// Whether the first replica to be placed chooses the node for those that follow.
+    fn settles(&self, view: &View<'_>) -> bool {
+        let binds = !view.spec().binding_volumes().is_empty();
+        let is_cron = view.spec().rtype == RType::Cron;
+        let knows = self.state.feature_level >= VOLUMES_LEVEL;
+        knows && binds && (is_cron || !self.state.volume_mates(view.service).is_empty())
+    }
+
+    fn report_all(&self, view: &View<'_>, slots: &[Slot], why: &Why, report: &mut ServiceReport) {
+        for slot in slots {
+            if let Some(role) = view.service.role(slot.role) {
+                report.add(role, *slot, why.clone());
+            }
+        }
     }
 
     fn report_unplaced(
@@ -126,9 +182,10 @@ impl Planner<'_> {
         };
         self.cache.blocked.insert(view.service.id);
         let mistaking = self.mistaking(view.service);
+        let around = self.around(view);
         let ask = Ask {
             avoid: &mistaking,
-            ..ask(view, first.role, role, present, bound)
+            ..ask(view, first.role, role, (present, &around), bound)
         };
         let why = match self.make_room(view, &ask, left.len()) {
             Some(nodes) => Why::RoomToCome { nodes },
@@ -170,7 +227,7 @@ pub(super) fn ask<'a>(
     view: &'a View<'_>,
     role_id: RoleId,
     role: &'a RoleName,
-    present: &'a [(NodeId, u32)],
+    (present, around): (&'a [(NodeId, u32)], &'a Around),
     bound_to: Option<NodeId>,
 ) -> Ask<'a> {
     Ask {
@@ -181,6 +238,7 @@ pub(super) fn ask<'a>(
         present,
         bound_to,
         avoid: &[],
+        rules: around.rules(view.spec()),
     }
 }
 

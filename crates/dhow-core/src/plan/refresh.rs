@@ -28,6 +28,7 @@ impl PlanCache {
         }
         self.dirty.append(&mut self.held_back);
         self.take_due_timers(now);
+        self.wake_mates(state);
         self.wake_dependents(state);
         let gone: Vec<ServiceId> = self
             .dirty
@@ -184,6 +185,16 @@ impl PlanCache {
         if let Some(deployment) = state.deployment(name) {
             self.dirty.extend(deployment.services.values().copied());
         }
+    }
+
+    /// Services that share a volume are looked at together: where one of them goes, the others follow.
+    fn wake_mates(&mut self, state: &State) {
+        let touched = self.dirty.iter().filter_map(|id| state.service(*id));
+        let mates: Vec<ServiceId> = touched
+            .flat_map(|service| state.volume_mates(service))
+            .map(|mate| mate.id)
+            .collect();
+        self.dirty.extend(mates);
     }
 
     /// A service that waits for others is looked at whenever one of its deployment is.

@@ -79,6 +79,15 @@ pub enum Why {
     TriesSettings { node: NodeId, message: Option<Arc<str>> },
     /// Its rollout waits at a gate.
     AtGate { at: AtGate },
+    /// It shares a volume with other services, and no node takes all of them.
+    NoNodeForAll { volume: String, mates: Vec<Mate> },
+}
+
+/// One of the services that share a volume, and where it would find a place by itself.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Mate {
+    pub service: ServiceName,
+    pub unplaced: Unplaced,
 }
 
 impl ServiceReport {
@@ -122,6 +131,7 @@ impl Why {
             Self::Unplaced { .. }
             | Self::NotRescheduled { .. }
             | Self::VolumeLost { .. }
+            | Self::NoNodeForAll { .. }
             | Self::WaitsForStopped { .. } => true,
             Self::RoomToCome { .. }
             | Self::WaitsFor { .. }
@@ -191,6 +201,7 @@ impl fmt::Display for Why {
                 )
             }
             Self::AtGate { at } => at.fmt(f),
+            Self::NoNodeForAll { volume, mates } => fmt_mates(volume, mates, f),
             Self::WorkToCome { most } => {
                 write!(f, "its turn comes when one of the {most} at work is done")
             }
@@ -203,4 +214,14 @@ impl fmt::Display for Why {
             }
         }
     }
+}
+
+fn fmt_mates(volume: &str, mates: &[Mate], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "no node takes all that share volume `{volume}`")?;
+    for (position, mate) in mates.iter().enumerate() {
+        let before = if position == 0 { ": " } else { ", and " };
+        let places = mate.unplaced.with_hindrances();
+        write!(f, "{before}of `{}` {places}", mate.service)?;
+    }
+    Ok(())
 }

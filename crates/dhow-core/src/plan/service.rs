@@ -48,7 +48,8 @@ impl Planner<'_> {
         let mut summary = self.cache.summaries.remove(&service.id).unwrap_or_default();
         let view = View::of_open(state, service, self.now, &mut summary);
         self.cache.summaries.insert(service.id, summary);
-        let Some(view) = view else { return };
+        let Some(mut view) = view else { return };
+        self.note_surge(&mut view);
         let decisions = decide(state, &view);
         self.carry_out(&view, decisions);
     }

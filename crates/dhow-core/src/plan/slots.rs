@@ -98,16 +98,21 @@ impl Budget {
         let clamp = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let wave = wave(clamp(wanted.len() + steady), clamp(done + spared.len()));
         Self {
-            surge: view
-                .spec()
-                .max_surge()
-                .saturating_sub(clamp(doubled - (spared.len() - spared_alone))),
+            surge: max_surge(view).saturating_sub(clamp(doubled - (spared.len() - spared_alone))),
             failing: clamp(failing - spared_alone),
             wave_left: wave.end.saturating_sub(clamp(begun)),
             wave,
             down: clamp(available.saturating_sub(promised)),
             empty: clamp(empty),
         }
+    }
+}
+
+/// How many slots may be doubled.
+fn max_surge(view: &View<'_>) -> u32 {
+    match view.no_surge {
+        true => 0,
+        false => view.spec().max_surge(),
     }
 }
 
@@ -293,7 +298,7 @@ fn best_of<'s, 'a>(fresh: &'s [Seen<'a>]) -> &'s Seen<'a> {
 fn lost(state: &State, view: &View<'_>, slot: Slot, seen: &Seen<'_>, decisions: &mut Decisions) {
     let (spec, node) = (view.spec(), seen.replica.node);
     let rule = spec.reschedule;
-    if view.service.volume_node(slot).is_some() {
+    if state.volume_home(view.service, slot).is_some() {
         decisions.wait(slot, Why::VolumeLost { node });
         return;
     }

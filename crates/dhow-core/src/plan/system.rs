@@ -7,7 +7,7 @@ use super::report::ServiceReport;
 use super::view::{Seen, SlotView, View};
 use crate::command::{Placement, StopReason};
 use crate::ids::{NodeId, RoleId, RoleName, Slot};
-use crate::placement::{Ask, NodeTable};
+use crate::placement::{Ask, NodeTable, Rules};
 use crate::state::{Node, Service, State};
 
 /// How many nodes a system service should be on now.
@@ -31,6 +31,7 @@ pub(crate) fn system_nodes(state: &State, service: &Service) -> u32 {
         present: &present,
         bound_to: None,
         avoid: &[],
+        rules: Rules::default(),
     };
     u32::try_from(table.fitting(&ask).len()).unwrap_or(u32::MAX)
 }
@@ -70,6 +71,7 @@ impl Planner<'_> {
             present: &present,
             bound_to: None,
             avoid: &[],
+            rules: Rules::default(),
         };
         let fitting: BTreeSet<NodeId> = self.cache.table.fitting(&ask).into_iter().collect();
         let seen: Vec<Seen<'_>> = view
@@ -204,6 +206,7 @@ impl Planner<'_> {
                 present: &[],
                 bound_to: Some(*id),
                 avoid: &[],
+                rules: Rules::default(),
             };
             if self.cache.table.place(&ask, 1).is_empty() {
                 continue;

@@ -49,6 +49,12 @@ pub(super) struct SlotView<'a> {
 }
 
 impl SlotView<'_> {
+    /// The node that is to have the slot, where one of its replicas is to be moved.
+    pub fn moves_to(&self) -> Option<NodeId> {
+        let there = self.old.iter().chain(&self.stopping);
+        there.filter_map(|seen| seen.replica.moves_to).next()
+    }
+
     pub fn is_available(&self) -> bool {
         self.fresh.iter().chain(&self.old).any(|seen| seen.available)
     }
@@ -112,6 +118,8 @@ pub(super) struct View<'a> {
     /// takes room, but the new ones spread as if it were gone already.
     pub present: Vec<(NodeId, u32)>,
     pub now: ClusterTime,
+    /// No node may have one more by the rules about nodes, so that nothing is doubled where one may be missing.
+    pub no_surge: bool,
     trust: Trust,
 }
 
@@ -271,6 +279,7 @@ impl<'a> View<'a> {
             steady: 0,
             present: count(on_nodes),
             now,
+            no_surge: false,
             trust,
         })
     }
@@ -283,6 +292,12 @@ impl<'a> View<'a> {
         let open = self.slots.iter().filter(|(slot, _)| service.wants(*slot)).count();
         let open = u32::try_from(open).unwrap_or(u32::MAX);
         self.steady = service.count_total().saturating_sub(open);
+    }
+
+    /// The node that is to have a slot by a rebalance.
+    pub fn moves_to(&self, slot: Slot) -> Option<NodeId> {
+        let at = self.slots.binary_search_by_key(&slot, |(slot, _)| *slot).ok()?;
+        self.slots[at].1.moves_to()
     }
 
     /// Whether a generation is of this view's version.
@@ -349,7 +364,9 @@ fn is_fresh(
         && state
             .node(replica.node)
             .is_none_or(|node| node.is_ready() && node.is_draining());
-    same && !leaving
+    // One on a lost node is dealt with as any other there.
+    let is_moving = replica.moves_to.is_some() && replica.machine.state != ReplicaState::Lost;
+    same && !leaving && !is_moving
 }
 
 /// Whether its node waits no longer for it to leave.

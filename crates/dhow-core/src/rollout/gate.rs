@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::judgement::{Figures, JUDGED_FROM, Judgement, Verdict, judge};
+use super::judgement::{Figures, JUDGED_FROM, Judgement, judge, judge_at_last};
 use crate::spec::{Promote, RolloutSpec, TimeSpan};
 use crate::state::Rollout;
 use crate::time::ClusterTime;
@@ -98,7 +98,7 @@ pub fn canary_passage(look: &CanaryLook<'_>) -> Passage {
     // With no replica at all there is nothing to judge.
     let since = match (look.wanted, look.proven_since) {
         (0, _) => look.now,
-        (_, Some(since)) => since,
+        (_, Some(since)) => look.rollout.tried_anew.map_or(since, |anew| anew.max(since)),
         (_, None) => return Passage::Waits(unproven(look), None),
     };
     // Failures count as soon as there are enough requests, and for as long as it runs.
@@ -137,15 +137,12 @@ fn without_enough(look: &CanaryLook<'_>, since: ClusterTime) -> Passage {
     };
     let until = since.after(observe);
     if until <= look.now {
-        return Passage::Judged(Judgement {
-            figures: look.figures,
-            verdict: Verdict::HealthAlone,
-        });
+        return Passage::Judged(judge_at_last(&look.figures));
     }
     let requests = look.figures.canary.requests;
     let text = format!(
-        "the canary got {requests} of the {JUDGED_FROM} requests that it is judged by; after {observe} its health alone \
-         decides"
+        "the canary got {requests} of the {JUDGED_FROM} requests that it is judged by; after {observe} it is judged by \
+         what it got and its health"
     );
     Passage::Waits(Gate::CanaryErrors.waits(text), Some(until))
 }

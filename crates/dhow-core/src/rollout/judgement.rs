@@ -42,7 +42,7 @@ pub enum Verdict {
     /// It fails more often than the version beside it.
     Worse,
     NotWorse,
-    /// It got too few requests to compare, and was healthy.
+    /// It got too few requests to find a difference, and was healthy.
     HealthAlone,
 }
 
@@ -75,8 +75,7 @@ pub fn judge(figures: &Figures) -> Option<Judgement> {
     if canary.requests < JUDGED_FROM {
         return None;
     }
-    let is_worse = fails_more(canary, base) && chance(canary, base) < CHANCE_MIN;
-    let verdict = match is_worse {
+    let verdict = match is_worse(canary, base) {
         true => Verdict::Worse,
         false => Verdict::NotWorse,
     };
@@ -84,6 +83,24 @@ pub fn judge(figures: &Figures) -> Option<Judgement> {
         figures: *figures,
         verdict,
     })
+}
+
+/// Judges by what there is when the time is over: few requests can only show that the canary is worse, which takes more
+/// of them to have failed. Where nobody called the version beside it, they show nothing.
+pub fn judge_at_last(figures: &Figures) -> Judgement {
+    let Figures { canary, base } = *figures;
+    let verdict = match base.requests > 0 && is_worse(canary, base) {
+        true => Verdict::Worse,
+        false => Verdict::HealthAlone,
+    };
+    Judgement {
+        figures: *figures,
+        verdict,
+    }
+}
+
+fn is_worse(canary: Counted, base: Counted) -> bool {
+    fails_more(canary, base) && chance(canary, base) < CHANCE_MIN
 }
 
 /// Whether the canary's share of failures is above the other one's by so much. Where nobody called the other version,
@@ -174,8 +191,7 @@ impl fmt::Display for Judgement {
             }
             Verdict::HealthAlone => write!(
                 f,
-                "the canary was healthy and failed {canary}, too few to compare (from {JUDGED_FROM} on): judged by its \
-                 health alone"
+                "the canary was healthy and failed {canary}, too few to show a difference: judged by its health alone"
             ),
         }
     }

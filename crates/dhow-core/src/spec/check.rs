@@ -20,6 +20,7 @@ mod jobs;
 pub mod limits;
 mod names;
 mod placement;
+mod places;
 mod resources;
 mod rollout;
 mod runtime;
@@ -27,7 +28,6 @@ mod scale;
 mod storage;
 mod suggest;
 mod texts;
-mod unsupported;
 mod vocabulary;
 mod words;
 mod worker;
@@ -65,7 +65,9 @@ pub fn check_deployment(deployment: &DeploymentSpec) -> Vec<SpecFinding> {
     names::check(deployment, &mut findings);
     files::check_deployment(deployment, &mut findings);
     depends::check(deployment, &mut findings);
+    places::check_deployment(deployment, &mut findings);
     endpoints::check_ports(deployment, &mut findings);
+    storage::check_deployment(deployment, &mut findings);
     callers::check(deployment, &mut findings);
     findings
 }
@@ -85,7 +87,7 @@ fn check_service(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFind
     storage::check(at, spec, findings);
     files::check(at, spec, findings);
     placement::check(at, spec, findings);
+    places::check(at, spec, findings);
     host::check(at, spec, findings);
     devices::check(at, spec, findings);
-    unsupported::check(at, spec, findings);
 }

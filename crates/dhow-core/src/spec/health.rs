@@ -119,6 +119,10 @@ pub struct RestartSpec {
     pub policy: RestartPolicy,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
+    /// The time within which they are counted, from the first failure on; without it they are counted until it has run
+    /// steadily.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval: Option<TimeSpan>,
     pub backoff: Backoff,
 }
 
@@ -129,6 +133,8 @@ struct RestartMap {
     #[serde(default)]
     max_attempts: Option<u32>,
     #[serde(default)]
+    interval: Option<TimeSpan>,
+    #[serde(default)]
     backoff: Backoff,
 }
 
@@ -137,6 +143,7 @@ impl From<RestartMap> for RestartSpec {
         Self {
             policy: map.policy,
             max_attempts: map.max_attempts,
+            interval: map.interval,
             backoff: map.backoff,
         }
     }
@@ -145,7 +152,7 @@ impl From<RestartMap> for RestartSpec {
 text_or_map!(
     RestartSpec,
     RestartMap,
-    "`always`, `on_failure`, `never` or `{ policy, max_attempts, backoff }`",
+    "`always`, `on_failure`, `never` or `{ policy, max_attempts, interval, backoff }`",
     |text| {
         RestartPolicy::from_text(text).map(|policy| RestartSpec {
             policy,

@@ -22,6 +22,11 @@ impl Percent {
         *self == Self::NONE
     }
 
+    /// How many hundredths.
+    pub fn hundredths(self) -> u32 {
+        u32::from(self.0)
+    }
+
     /// So much of a number, rounded down.
     pub fn of(self, whole: u32) -> u32 {
         let part = u64::from(whole) * u64::from(self.0) / 100;

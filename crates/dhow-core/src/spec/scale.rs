@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::command::{CommandSpec, ImageSpec, Resources};
 use super::placement::Affinity;
 use super::units::TimeSpan;
+use super::{DeploymentSpec, RType};
 use crate::ids::{RoleName, ServiceName};
 
-/// How many replicas a service has. A file that asks for `Adaptive` is refused.
+/// How many replicas a service has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "snake_case")]
 pub enum ScaleSpec {
@@ -23,13 +24,28 @@ pub enum ScaleSpec {
         cooldown: TimeSpan,
         #[serde(default)]
         targets: ScaleTargets,
+        /// How long a request waits for the first replica, where there may be none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cold_start: Option<TimeSpan>,
     },
     Manual {},
 }
 
 impl ScaleSpec {
+    pub const DEFAULT_COLD_START: TimeSpan = TimeSpan::from_secs(30);
+
     pub fn default_cooldown() -> TimeSpan {
         TimeSpan::from_secs(30)
+    }
+
+    /// How long a request waits for the first replica; none where there always is one.
+    pub fn cold_start(&self) -> Option<TimeSpan> {
+        match self {
+            Self::Adaptive {
+                min: 0, cold_start, ..
+            } => Some(cold_start.unwrap_or(Self::DEFAULT_COLD_START)),
+            Self::Adaptive { .. } | Self::Fixed { .. } | Self::Manual {} => None,
+        }
     }
 
     pub fn is_default(&self) -> bool {
@@ -46,13 +62,24 @@ impl ScaleSpec {
     }
 }
 
+impl DeploymentSpec {
+    /// Whether it has services that came with feature level 6.
+    pub fn needs_scaler(&self) -> bool {
+        let mut services = self.services.values();
+        services.any(|service| {
+            service.rtype == RType::Service && matches!(service.scale, ScaleSpec::Adaptive { .. })
+        })
+    }
+}
+
 impl Default for ScaleSpec {
     fn default() -> Self {
         Self::Fixed { replicas: 1 }
     }
 }
 
-/// What an adaptive service would be measured by.
+/// What an adaptive service is measured by, for each replica: percent of what it reserves, requests a second, and requests
+/// under way at a time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScaleTargets {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,6 +88,8 @@ pub struct ScaleTargets {
     pub memory: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rps: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<f64>,
 }
 
 /// A role of a service with its own count, and what it has otherwise than the service.

@@ -9,6 +9,7 @@ use super::endpoint::{Endpoint, ImagePorts};
 use super::files::FileMount;
 use super::health::{HealthSpec, RestartSpec, StopSpec};
 use super::jobs::{Concurrency, InitStep, JobSpec, Missed};
+use super::percent::Percent;
 use super::placement::{Affinity, NodeMode, NodeSelector, Platform, Reschedule};
 use super::rollout::RolloutSpec;
 use super::scale::{Dependency, ReplicaGroup, ScaleSpec};
@@ -168,6 +169,15 @@ pub struct ServiceSpec {
     /// What runs before its program, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub init_steps: Vec<InitStep>,
+    /// No node runs more of its replicas, whatever their version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_per_node: Option<u32>,
+    /// No group of nodes that have a label with the same value runs more of its replicas, by the name of the label.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub max_per: BTreeMap<String, u32>,
+    /// How much of it each value of the label of `spread_by` is to have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub spread_percent: BTreeMap<String, Percent>,
 }
 
 impl Default for ServiceSpec {
@@ -218,6 +228,9 @@ impl Default for ServiceSpec {
             concurrency: None,
             missed: None,
             init_steps: Vec::new(),
+            max_per_node: None,
+            max_per: BTreeMap::new(),
+            spread_percent: BTreeMap::new(),
         }
     }
 }
@@ -441,6 +454,9 @@ impl ServiceSpec {
             image_ports: plain.image_ports,
             affinity: plain.affinity,
             spread_by: plain.spread_by,
+            max_per_node: plain.max_per_node,
+            max_per: plain.max_per,
+            spread_percent: plain.spread_percent,
             reschedule: plain.reschedule,
             priority: plain.priority,
             offline: plain.offline,

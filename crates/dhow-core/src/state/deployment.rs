@@ -98,13 +98,52 @@ pub struct Deployment {
     /// What its configs hold, in every kept revision: each content once.
     #[serde(default, deserialize_with = "crate::maps::read")]
     pub contents: OrdMap<ContentHash, Arc<[u8]>>,
+    /// What was taken back because of its version, by the hash of what was asked for: at most [`Self::QUARANTINED_MAX`],
+    /// also when the revision itself is kept no more.
+    #[serde(default, deserialize_with = "crate::maps::read")]
+    pub quarantined: OrdMap<ContentHash, Quarantined>,
+    /// While its source's word does not count. It stays when its time is over, until the source has been heard again.
+    #[serde(default)]
+    pub suspended: Option<Suspension>,
+}
+
+/// A version that is refused unless by force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quarantined {
+    /// The revision that failed.
+    pub revision: DeploymentRevision,
+    pub cause: Arc<str>,
+}
+
+/// For how long a person has the last word about a deployment that a source has brought.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspension {
+    pub until: ClusterTime,
+    /// The same for people.
+    pub until_unix_secs: i64,
+    pub author: Arc<str>,
 }
 
 impl Deployment {
+    /// A bad version a day for three months; then the oldest is forgotten.
+    pub const QUARANTINED_MAX: usize = 100;
+
     /// The number that the next revision gets. Above all that are kept: the current one need not be the newest.
     pub fn next_revision(&self) -> DeploymentRevision {
         let newest = self.history.get_max().map(|(revision, _)| *revision);
         newest.max(Some(self.revision)).unwrap_or_default().next()
+    }
+
+    /// The source whose word counts here, now or when a suspension is over.
+    pub fn owner(&self) -> Option<&Arc<str>> {
+        self.source.as_ref().filter(|_| self.from_manifests)
+    }
+
+    /// Whether a person has the last word at that time.
+    pub fn is_suspended(&self, now: ClusterTime) -> bool {
+        self.suspended
+            .as_ref()
+            .is_some_and(|suspension| suspension.until > now)
     }
 
     pub fn current(&self) -> Option<&Arc<RevisionRecord>> {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::assignment::Assignments;
 use crate::amount::Amount;
 use crate::ids::{NodeId, ReplicaKey, Revision, ServiceId, Slot};
-use crate::spec::NodeMode;
+use crate::spec::{NodeMode, VolumeSupport};
 use crate::time::ClusterTime;
 
 /// What a node is in its cluster.
@@ -44,6 +44,9 @@ pub struct NodeInfo {
     /// Its agent runs steps before the program of a replica.
     #[serde(default)]
     pub runs_steps: bool,
+    /// What it can do for volumes.
+    #[serde(default)]
+    pub volumes: VolumeSupport,
 }
 
 /// Whether the leader hears a node.

@@ -13,7 +13,7 @@ use crate::ids::Revision;
 pub enum Notice {
     /// A rollout has failed, and what was before it as well or nothing was.
     RolloutFailed,
-    /// A rollout has failed and is taken back.
+    /// A rollout has failed, or was aborted, and is taken back.
     RolloutReverted,
     NodeLost,
     /// A run of a schedule has failed, or was not done by its deadline.

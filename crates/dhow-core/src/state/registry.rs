@@ -62,6 +62,9 @@ pub struct Source {
     pub settings: Option<SourceSettings>,
     /// The last set that was taken from it.
     pub taken: Option<ManifestVersion>,
+    /// The commit that brought it, where the source is a git repository.
+    #[serde(default)]
+    pub commit: Option<Arc<str>>,
 }
 
 /// Where a source's files are and which keys may sign for it.
@@ -70,6 +73,85 @@ pub struct SourceSettings {
     pub dir: Arc<str>,
     /// Ed25519 public keys.
     pub keys: Arc<[[u8; 32]]>,
+    /// Where it is fetched from. None where it is the directory.
+    #[serde(default)]
+    pub remote: Option<Arc<RemoteSource>>,
+    /// A set that was signed longer ago is not taken any more.
+    #[serde(default)]
+    pub max_age_secs: Option<u64>,
+    /// The secret that whoever asks for a look over the source's webhook must know.
+    #[serde(default)]
+    pub hook_secret: Option<Arc<str>>,
+}
+
+impl SourceSettings {
+    /// Where it is, in words.
+    pub fn place(&self) -> String {
+        match self.remote.as_deref() {
+            None => self.dir.to_string(),
+            Some(remote) => remote.place(),
+        }
+    }
+
+    /// The secrets that it names.
+    pub fn secrets(&self) -> impl Iterator<Item = &Arc<str>> {
+        let remote = self.remote.as_deref();
+        let of_remote = remote
+            .into_iter()
+            .flat_map(|remote| [&remote.ca_secret, &remote.login_secret]);
+        of_remote.chain([&self.hook_secret]).flatten()
+    }
+
+    /// Whether a server that knows directories alone would lose a part of it.
+    pub fn needs_remotes(&self) -> bool {
+        let Self {
+            dir: _,
+            keys: _,
+            remote,
+            max_age_secs,
+            hook_secret,
+        } = self;
+        remote.is_some() || max_age_secs.is_some() || hook_secret.is_some()
+    }
+}
+
+/// What kind of server a source is fetched from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RemoteKind {
+    /// The files of a set below an address.
+    Https,
+    /// A repository over smart HTTP.
+    Git,
+}
+
+/// Where a source is fetched from, and with what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteSource {
+    pub kind: RemoteKind,
+    pub url: Arc<str>,
+    /// The branch or tag of a repository; empty for its default branch.
+    pub reference: Arc<str>,
+    /// The folder of a repository that has the index; empty for its root.
+    pub path: Arc<str>,
+    /// The secret with the authorities that the server's certificate is believed by, in place of the usual ones.
+    pub ca_secret: Option<Arc<str>>,
+    /// The secret with a token, or with `USER:PASSWORD`, that is shown to the server.
+    pub login_secret: Option<Arc<str>>,
+}
+
+impl RemoteSource {
+    /// Where it is, in words.
+    pub fn place(&self) -> String {
+        let mut place = self.url.to_string();
+        if !self.reference.is_empty() {
+            place.push_str(&format!(" at {}", self.reference));
+        }
+        if !self.path.is_empty() {
+            place.push_str(&format!(" in {}", self.path));
+        }
+        place
+    }
 }
 
 /// Who asked, with which idempotency key.

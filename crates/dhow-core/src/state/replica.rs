@@ -40,6 +40,9 @@ pub struct Replica {
     /// once others have taken their place without a word to it.
     #[serde(default)]
     pub read: Option<u64>,
+    /// The node that is to have its slot, by a rebalance: it goes once another one serves there.
+    #[serde(default)]
+    pub moves_to: Option<NodeId>,
 }
 
 impl Replica {

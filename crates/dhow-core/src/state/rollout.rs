@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::Generation;
 use crate::rollout::Judgement;
+use crate::time::ClusterTime;
 
 /// The stages of one rollout. A service whose rollout has none, or that rolls nothing, has no such thing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +16,9 @@ pub struct Rollout {
     pub paused_by: Option<Arc<str>>,
     /// What the canary was last judged by.
     pub judgement: Option<Judgement>,
+    /// Since when a canary that was found worse is tried anew.
+    #[serde(default)]
+    pub tried_anew: Option<ClusterTime>,
 }
 
 /// Which part of a rollout it is.
@@ -36,6 +40,7 @@ impl Rollout {
             stage: Stage::Canary { base },
             paused_by: None,
             judgement: None,
+            tried_anew: None,
         }
     }
 
@@ -44,6 +49,7 @@ impl Rollout {
             stage: Stage::Spread,
             paused_by: None,
             judgement: None,
+            tried_anew: None,
         }
     }
 }

@@ -170,10 +170,13 @@ impl Service {
         self.runs.iter().find(|run| run.has(slot))
     }
 
-    /// Runs that count for how the service does: those under way, and the newest.
+    /// Runs that count for how the service does: those under way, and the newest. One that people have stopped says nothing.
     pub fn present_runs(&self) -> impl Iterator<Item = &Arc<ScheduleRun>> {
         let newest = self.runs.last().map(|run| run.number);
-        let counts = move |run: &&Arc<ScheduleRun>| run.is_open() || Some(run.number) == newest;
+        let counts = move |run: &&Arc<ScheduleRun>| {
+            let is_stopped = run.end.is_some_and(|end| end.outcome == RunOutcome::Stopped);
+            run.is_open() || (Some(run.number) == newest && !is_stopped)
+        };
         self.runs.iter().filter(counts)
     }
 

@@ -10,6 +10,7 @@ use super::failed_on::FailedOn;
 use super::replica::Replica;
 use super::rollout::{Rollout, Stage};
 use super::runs::{DueTimes, ScheduleRun};
+use super::scaling::Scaling;
 use super::settings::{NextSettings, Trial};
 use super::stopped::Stopped;
 use crate::amount::Amount;
@@ -86,9 +87,15 @@ pub struct Service {
     pub late: Option<ClusterTime>,
     #[serde(default)]
     pub rollout: Option<Rollout>,
+    /// Services of its deployment that keep away from it.
+    #[serde(default)]
+    pub shunned_by: Vector<ServiceId>,
     /// People have stopped it, until somebody starts it again.
     #[serde(default)]
     pub stopped: Option<Stopped>,
+    /// Of an adaptive service whose count was changed.
+    #[serde(default)]
+    pub scaling: Option<Scaling>,
 }
 
 impl Service {
@@ -193,7 +200,8 @@ impl Service {
         (trial.settings == next.id).then_some((next, trial))
     }
 
-    /// The generation in which the version before is started, while a canary of the target is tried.
+    /// The generation in which the version before is started, while a canary of the target is tried. Each canary has
+    /// another one, also where two of them run the same: it tells what was counted of one from the next.
     pub fn canary_base(&self) -> Option<Generation> {
         match self.rollout.as_ref()?.stage {
             Stage::Canary { base } => Some(base),

@@ -111,6 +111,7 @@ fn change(
         ClusterCommand::RemoveSecret { name } => {
             if state.secrets.contains_key(name) {
                 files::check_unused(state, name)?;
+                sources::check_secret(state, name)?;
             }
             state
                 .secrets

@@ -6,15 +6,15 @@ use imbl::OrdMap;
 
 use super::scaled::{self, Scaled};
 use super::{
-    callers, cluster, completed, files, jobs, quarantine, replicas, restart, rollout, runs, service,
-    settings, sources, stages, stopped,
+    callers, cluster, completed, conflicted, files, jobs, places, quarantine, rebalance, replicas, restart,
+    rollout, runs, scaling, service, settings, sources, stages, stopped, volumes,
 };
 use crate::change::{Change, ChangeSink, DeploymentChange, ReplicaChange, StopCause};
 use crate::command::{DeploymentCommand, Missing, Outcome, Refused, ScaleChange};
 use crate::ids::{DeploymentName, DeploymentRevision, NodeId, ReplicaKey, RoleId, ServiceId, ServiceName};
 use crate::replica::ReplicaState;
-use crate::spec::{DeploymentSpec, RType};
-use crate::state::{Deployment, Phase, RevisionOutcome, RevisionRecord, State, Wanted};
+use crate::spec::{DeploymentSpec, RType, TimeSpan};
+use crate::state::{Deployment, Phase, RevisionOutcome, RevisionRecord, State, Suspension, Wanted};
 use crate::time::ClusterTime;
 
 pub(super) fn apply(
@@ -29,16 +29,10 @@ pub(super) fn apply(
             wall_unix_secs,
             force,
         } => {
-            let new = NewRevision {
-                force: *force,
-                ..NewRevision::asked(spec, author, *wall_unix_secs)
-            };
-            deploy(state, &new, false, sink)
+            let new = NewRevision::asked(spec, author, *wall_unix_secs).by_force(*force);
+            deploy_by_hand(state, &new, sink)
         }
-        DeploymentCommand::Remove { deployment } => {
-            remove(state, deployment, sink)?;
-            Ok(Outcome::Done)
-        }
+        DeploymentCommand::Remove { deployment } => remove_by_hand(state, deployment, sink),
         DeploymentCommand::Scale { deployment, changes } => scale(state, deployment, changes, sink),
         DeploymentCommand::Restart { deployment, service } => {
             restart::restart(state, deployment, service.as_ref(), sink)
@@ -48,27 +42,25 @@ pub(super) fn apply(
             to,
             author,
             wall_unix_secs,
-        } => {
-            let (back_to, recorded) = rollback_target(state, deployment, *to)?;
-            let spec = scaled::as_written(&recorded);
-            let new = NewRevision {
-                brings_back: Some(back_to),
-                scaled: scaled::kept(state, present(state, deployment)?, &recorded),
-                ..NewRevision::asked(&spec, author, *wall_unix_secs)
-            };
-            deploy(state, &new, false, sink)
-        }
+        } => rollback(state, (deployment, *to), (author, *wall_unix_secs), sink),
         DeploymentCommand::ApplyManifests {
             version,
             specs,
             wall_unix_secs,
             source,
-        } => sources::apply_set(state, source.as_ref(), version, specs, *wall_unix_secs, sink),
+            commit,
+            why,
+        } => {
+            let from = (source.as_ref(), commit.as_ref());
+            let set = sources::BroughtSet::new(from, (version, specs), *why, *wall_unix_secs);
+            sources::apply_set(state, &set, sink)
+        }
         DeploymentCommand::RecordConflicted {
             spec,
             author,
             wall_unix_secs,
-        } => record_conflicted(state, spec, author, *wall_unix_secs, sink),
+        } => conflicted::record(state, spec, author, *wall_unix_secs, sink),
+        DeploymentCommand::BindVolume { .. } => volumes::apply(state, command),
         DeploymentCommand::StartRun { deployment, service } => runs::start(state, deployment, service, sink),
         DeploymentCommand::Steer {
             deployment,
@@ -79,7 +71,60 @@ pub(super) fn apply(
         DeploymentCommand::Stop { .. } | DeploymentCommand::Start { .. } => {
             stopped::apply(state, command, sink)
         }
+        DeploymentCommand::Rebalance { moves, .. } => rebalance::apply(state, moves),
+        DeploymentCommand::Hold { .. } | DeploymentCommand::EndHold { .. } => {
+            scaling::apply(state, command, sink)
+        }
+        DeploymentCommand::Suspending {
+            for_ms,
+            until_unix_secs,
+            author,
+            command,
+        } => {
+            let suspension = Suspension {
+                until: state.time.after(TimeSpan::from_millis(*for_ms)),
+                until_unix_secs: *until_unix_secs,
+                author: author.clone(),
+            };
+            sources::suspend(state, &suspension, command, sink)
+        }
     }
+}
+
+fn remove_by_hand(
+    state: &mut State,
+    name: &DeploymentName,
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
+    sources::check_removal(state, name)?;
+    remove(state, name, sink)?;
+    Ok(Outcome::Done)
+}
+
+fn deploy_by_hand(
+    state: &mut State,
+    new: &NewRevision<'_>,
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
+    sources::check_hand(state, &new.spec.deployment)?;
+    deploy(state, new, false, sink)
+}
+
+fn rollback(
+    state: &mut State,
+    (name, to): (&DeploymentName, Option<DeploymentRevision>),
+    (author, wall_unix_secs): (&Arc<str>, i64),
+    sink: &mut dyn ChangeSink,
+) -> Result<Outcome, Refused> {
+    let (back_to, recorded) = rollback_target(state, name, to)?;
+    sources::check_hand(state, name)?;
+    let spec = scaled::as_written(&recorded);
+    let new = NewRevision {
+        brings_back: Some(back_to),
+        scaled: scaled::kept(state, present(state, name)?, &recorded),
+        ..NewRevision::asked(&spec, author, wall_unix_secs)
+    };
+    deploy(state, &new, false, sink)
 }
 
 /// A revision to be.
@@ -107,6 +152,10 @@ impl<'a> NewRevision<'a> {
         }
     }
 
+    pub fn by_force(self, force: bool) -> Self {
+        Self { force, ..self }
+    }
+
     /// What is kept of it.
     fn record(&self, asked: ClusterTime) -> RevisionRecord {
         RevisionRecord {
@@ -121,11 +170,14 @@ impl<'a> NewRevision<'a> {
 }
 
 /// Refuses what cannot be carried out, and what not all servers of the cluster know yet.
-fn check_asked(state: &State, spec: &DeploymentSpec) -> Result<(), Refused> {
+pub(super) fn check_asked(state: &State, spec: &DeploymentSpec) -> Result<(), Refused> {
     check_spec(spec)?;
     callers::check_level(state, spec)?;
     jobs::check_level(state, spec)?;
+    places::check_level(state, spec)?;
     stages::check_level(state, spec)?;
+    scaling::check_level(state, spec)?;
+    volumes::check_level(state, spec)?;
     files::check_level(state, spec)
 }
 
@@ -168,8 +220,12 @@ pub(super) fn deploy(
     quarantine::lift(&mut deployment, new.spec);
     deployment.revision = deployment.next_revision();
     deployment.phase = Phase::Deploying;
-    deployment.from_manifests = manifests;
-    deployment.source = None;
+    // What a source owns is changed by hand only while it is suspended, and stays the source's own.
+    let is_suspended = state.feature_level >= sources::SINCE_LEVEL && deployment.owner().is_some();
+    if manifests || !is_suspended {
+        deployment.from_manifests = manifests;
+        deployment.source = None;
+    }
     let record = new.record(state.time);
     deployment.history.insert(deployment.revision, Arc::new(record));
     deployment.contents = contents.union(deployment.contents);
@@ -200,61 +256,6 @@ fn is_after_failure(state: &State, known: &Deployment, new: &NewRevision<'_>) ->
     let same = known.current().is_some_and(|record| record.spec == *new.spec);
     matches!(known.phase, Phase::Failed | Phase::RevertFailed)
         && (same || state.feature_level >= settings::SINCE_LEVEL)
-}
-
-/// Keeps what the losing half of a divided cluster wrote. It changes nothing that runs; where nobody else knows the
-/// deployment, it is there with that revision alone, to be rolled back to or removed.
-fn record_conflicted(
-    state: &mut State,
-    spec: &Arc<DeploymentSpec>,
-    author: &Arc<str>,
-    wall_unix_secs: i64,
-    sink: &mut dyn ChangeSink,
-) -> Result<Outcome, Refused> {
-    check_asked(state, spec)?;
-    let name = &spec.deployment;
-    let known = state.deployment(name).cloned();
-    let files::Resolved { spec, contents } = files::resolve(state, known.as_deref(), spec)?;
-    let spec = &spec;
-    let is_new = known.is_none();
-    let mut deployment = known.map_or_else(|| fresh(name), |known| known.as_ref().clone());
-    let kept = deployment.history.iter().find(|(_, record)| {
-        record.outcome == RevisionOutcome::Conflicted
-            && record.spec == *spec
-            && record.author == *author
-            && record.wall_unix_secs == wall_unix_secs
-    });
-    if let Some((revision, _)) = kept {
-        // A peer sends a conflict again where it does not know whether the leader took it.
-        return Ok(Outcome::Deployed {
-            revision: *revision,
-            changed: false,
-        });
-    }
-    let revision = deployment.next_revision();
-    let record = RevisionRecord {
-        spec: spec.clone(),
-        asked: state.time,
-        wall_unix_secs,
-        author: author.clone(),
-        outcome: RevisionOutcome::Conflicted,
-        brings_back: None,
-    };
-    deployment.history.insert(revision, Arc::new(record));
-    if is_new {
-        deployment.revision = revision;
-        deployment.phase = Phase::Reverted;
-    }
-    deployment.contents = contents.union(deployment.contents);
-    trim_history(&mut deployment);
-    state.deployments.insert(name.clone(), Arc::new(deployment));
-    files::sweep(state, name);
-    let change = DeploymentChange::Conflicted { revision, author };
-    sink.tell(state, Change::Deployment(name, change));
-    Ok(Outcome::Deployed {
-        revision,
-        changed: true,
-    })
 }
 
 /// What failed and is asked for again, as it was or mended, is tried at once and with a clean slate: its replicas give
@@ -293,7 +294,7 @@ pub(super) fn begin_failed_anew(state: &mut State, name: &DeploymentName, sink: 
     }
 }
 
-fn fresh(name: &DeploymentName) -> Deployment {
+pub(super) fn fresh(name: &DeploymentName) -> Deployment {
     Deployment {
         name: name.clone(),
         revision: DeploymentRevision(0),
@@ -305,6 +306,8 @@ fn fresh(name: &DeploymentName) -> Deployment {
         source: None,
         completed: OrdMap::new(),
         contents: OrdMap::new(),
+        quarantined: OrdMap::new(),
+        suspended: None,
     }
 }
 
@@ -406,6 +409,7 @@ pub(super) fn turn_services(
             service.removing = true;
         }
     }
+    places::note_shunned(state, &deployment, &spec);
     state
         .deployments
         .insert(deployment.name.clone(), Arc::new(deployment));
@@ -469,7 +473,9 @@ fn scale(
     let mut checked = Vec::with_capacity(changes.len());
     for change in changes {
         let id = service_in(state, &deployment, &change.service)?;
+        scaling::refuse_adaptive(state, id, change)?;
         checked.push((id, role_to_scale(state, id, change)?, change.replicas));
+        sources::check_scale(state, &deployment, id)?;
     }
     let now = state.time;
     let mut changed = false;
@@ -500,7 +506,7 @@ fn scale(
     })
 }
 
-fn role_to_scale(state: &State, id: ServiceId, change: &ScaleChange) -> Result<RoleId, Refused> {
+pub(super) fn role_to_scale(state: &State, id: ServiceId, change: &ScaleChange) -> Result<RoleId, Refused> {
     let service = state.service(id).ok_or(Missing::ServiceId(id))?;
     let name = || change.service.clone();
     if change.replicas > State::REPLICAS_PER_SERVICE_MAX {

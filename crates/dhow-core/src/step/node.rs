@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{files, jobs, replicas, runs, settings};
+use super::{files, jobs, replicas, runs, settings, volumes};
 use crate::change::{Change, ChangeSink, NodeChange, ReplicaChange};
 use crate::command::{Missing, NodeCommand, Outcome, Refused};
 use crate::ids::{NodeId, ReplicaKey};
 use crate::replica::{ReplicaEvent, RestartRule, step as step_machine};
-use crate::spec::TimeSpan;
+use crate::spec::{TimeSpan, VolumeSupport};
 use crate::state::{Drain, DrainRules, Liveness, Node, NodeInfo, NodeRole, State, Wanted};
 
 pub(super) fn apply(
@@ -129,7 +129,12 @@ fn of_level(level: u32, info: &Arc<NodeInfo>) -> Arc<NodeInfo> {
     let mesh_addr = info.mesh_addr.as_ref().filter(|_| level >= MESH_LEVEL);
     let mounts_files = info.mounts_files && level >= files::SINCE_LEVEL;
     let runs_steps = info.runs_steps && level >= jobs::SINCE_LEVEL;
+    let support = match level >= volumes::SINCE_LEVEL {
+        true => info.volumes,
+        false => VolumeSupport::Named,
+    };
     let as_it_is = tries_settings == info.tries_settings
+        && support == info.volumes
         && mounts_files == info.mounts_files
         && runs_steps == info.runs_steps;
     if as_it_is && mesh_addr == info.mesh_addr.as_ref() {
@@ -139,6 +144,7 @@ fn of_level(level: u32, info: &Arc<NodeInfo>) -> Arc<NodeInfo> {
         tries_settings,
         mounts_files,
         runs_steps,
+        volumes: support,
         mesh_addr: mesh_addr.cloned(),
         ..info.as_ref().clone()
     })

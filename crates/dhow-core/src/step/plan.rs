@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use super::{files, replicas, rollout, runs, service, settings, stages};
+use super::{VOLUMES_LEVEL, files, places, replicas, rollout, runs, scaling, service, settings, stages};
 use crate::change::{
     Change, ChangeSink, DeploymentChange, NodeChange, ReplicaChange, ServiceChange, StopCause,
 };
@@ -44,9 +44,7 @@ pub(super) fn apply(
             service,
             generation,
             without,
-        } => {
-            release(state, (*service, *generation), without.as_ref(), sink)?;
-        }
+        } => release(state, (*service, *generation), without.as_ref(), sink)?,
         PlanCommand::MarkStable { deployment, revision } => {
             return rollout::mark_stable(state, deployment, *revision, sink);
         }
@@ -73,17 +71,30 @@ pub(super) fn apply(
             service,
             generation,
             settings,
-        } => {
-            targeted(state, *service, *generation)?;
-            settings::adopt(state, *service, *settings, sink)?;
-        }
+        } => adopt_settings(state, (*service, *generation), *settings, sink)?,
         PlanCommand::JudgeCanary {
             service,
             generation,
             judgement,
         } => return stages::judged(state, (*service, *generation), judgement, sink),
+        PlanCommand::Resize {
+            service,
+            generation,
+            resize,
+        } => return scaling::resize(state, (*service, *generation), resize, sink),
     }
     Ok(Outcome::Done)
+}
+
+/// Has settings count, if the plan still speaks of the service's target.
+fn adopt_settings(
+    state: &mut State,
+    (id, generation): (ServiceId, Generation),
+    settings: SettingsId,
+    sink: &mut dyn ChangeSink,
+) -> Result<(), Refused> {
+    targeted(state, id, generation)?;
+    settings::adopt(state, id, settings, sink)
 }
 
 /// Has replicas try settings, if the plan still speaks of the service's target.
@@ -163,18 +174,25 @@ fn place(
     let (mut placed, mut left_out) = (0u32, Vec::new());
     let mut bound = Vec::new();
     let mut work = runs::AtWork::of(state, &service);
+    let mut admission = places::admission(state, &service, &spec);
     for placement in placements {
         let key = ReplicaKey {
             service: id,
             slot: placement.slot,
             generation,
         };
-        let fits = check_placement(state, &service, spec.node_mode, &key, placement);
+        let fits = check_placement(state, &service, spec.node_mode, &key, placement)
+            .and_then(|()| places::check(state, admission.as_ref(), placement.node));
         if let Err(stale) = fits.and_then(|()| work.begin(&service, placement.slot)) {
             left_out.push((key, placement.node, stale));
             continue;
         }
         replicas::put(state, key, placement.node, spec.node_mode, sink);
+        if let Some(admission) = &mut admission
+            && let Some(node) = state.node(placement.node)
+        {
+            admission.count_one(node);
+        }
         placed += 1;
         if spec.has_named_storage() && spec.rtype != RType::System {
             bound.push((placement.slot, placement.node));
@@ -185,9 +203,13 @@ fn place(
     {
         return Err((*stale).into());
     }
-    let now = state.time;
+    let (now, level) = (state.time, state.feature_level);
     if let Some(service) = replicas::service_mut(state, id) {
         service.progressed = now;
+        if level >= VOLUMES_LEVEL && spec.rtype == RType::Cron && !bound.is_empty() {
+            // Each run has slots of its own, and all of them the node of the newest.
+            service.volumes.clear();
+        }
         service.volumes.extend(bound);
     }
     for (key, node, stale) in &left_out {
@@ -220,8 +242,8 @@ fn check_placement(
     if service.is_done(key.slot) || is_slot_taken(state, service, key) {
         return Err(Stale::SlotTaken);
     }
-    if service
-        .volume_node(key.slot)
+    if state
+        .volume_home(service, key.slot)
         .is_some_and(|node| node != placement.node)
     {
         return Err(Stale::VolumeElsewhere);
@@ -256,7 +278,8 @@ fn is_slot_taken(state: &State, service: &Service, key: &ReplicaKey) -> bool {
             return true;
         }
         let lost = replica.machine.state == ReplicaState::Lost && replica.wanted == Wanted::Run;
-        let leaving = state.node(replica.node).is_none_or(|node| node.is_draining());
+        let leaving =
+            replica.moves_to.is_some() || state.node(replica.node).is_none_or(|node| node.is_draining());
         // A canary and the version beside it may both have the slot.
         let alike = service.is_current(other.generation) == service.is_current(key.generation);
         alike && replica.wanted == Wanted::Run && !lost && !leaving
@@ -290,7 +313,17 @@ fn stop(
     if why == StopReason::FailsThere {
         return move_away(state, id, keys, sink);
     }
-    let unbinds = matches!(why, StopReason::ScaledDown | StopReason::Removed);
+    // What a replica has written waits on its node for the one that has its slot later.
+    let unbinds = match why {
+        StopReason::ScaledDown => state.feature_level < VOLUMES_LEVEL,
+        StopReason::Removed => true,
+        StopReason::Replaced
+        | StopReason::Draining
+        | StopReason::NodeLost
+        | StopReason::Displaced { .. }
+        | StopReason::NodeUnfit
+        | StopReason::FailsThere => false,
+    };
     for key in keys.iter().filter(|key| key.service == id) {
         let Some(node) = state.replicas.get(key).map(|replica| replica.node) else {
             continue;

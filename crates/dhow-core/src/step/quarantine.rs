@@ -5,9 +5,12 @@ use super::deployment::NewRevision;
 use super::{scaled, stages};
 use crate::command::Refused;
 use crate::ids::DeploymentRevision;
-use crate::spec::DeploymentSpec;
-use crate::state::{Deployment, RevisionOutcome, RevisionRecord, State};
+use crate::spec::{ContentHash, DeploymentSpec};
+use crate::state::{Deployment, Quarantined, RevisionOutcome, RevisionRecord, State};
 use std::sync::Arc;
+
+/// From this level on they are remembered beside the revisions that are kept.
+const REMEMBERS_SINCE: u32 = 6;
 
 /// Refuses what was taken back before, but for by force.
 pub(super) fn check(state: &State, known: &Deployment, new: &NewRevision<'_>) -> Result<(), Refused> {
@@ -15,13 +18,57 @@ pub(super) fn check(state: &State, known: &Deployment, new: &NewRevision<'_>) ->
         return Ok(());
     }
     let mut history = known.history.iter().rev();
-    match history.find_map(|(revision, record)| held(*revision, record, new.spec)) {
+    let kept = history.find_map(|(revision, record)| held(*revision, record, new.spec));
+    match kept.or_else(|| remembered(known, new.spec)) {
         Some((revision, cause)) => Err(Refused::Quarantined {
             deployment: known.name.clone(),
             revision,
             cause,
         }),
         None => Ok(()),
+    }
+}
+
+/// The same where the revision may be kept no more.
+fn remembered(known: &Deployment, spec: &DeploymentSpec) -> Option<(DeploymentRevision, Arc<str>)> {
+    if known.quarantined.is_empty() {
+        return None;
+    }
+    let found = known.quarantined.get(&fingerprint(spec)?)?;
+    Some((found.revision, found.cause.clone()))
+}
+
+/// The same for two specs that ask for the same. None is never the case: every spec can be written.
+fn fingerprint(spec: &DeploymentSpec) -> Option<ContentHash> {
+    let bytes = serde_json::to_vec(spec).ok()?;
+    Some(ContentHash::of(&bytes))
+}
+
+/// Remembers what the current revision asks for as what is refused from now on.
+pub(super) fn remember(state: &State, deployment: &mut Deployment, cause: &Arc<str>) {
+    if state.feature_level < REMEMBERS_SINCE {
+        return;
+    }
+    let Some(record) = deployment.current() else {
+        return;
+    };
+    let Some(hash) = fingerprint(&scaled::as_written(&record.spec)) else {
+        return;
+    };
+    let revision = deployment.revision;
+    let cause = cause.clone();
+    deployment
+        .quarantined
+        .insert(hash, Quarantined { revision, cause });
+    while deployment.quarantined.len() > Deployment::QUARANTINED_MAX {
+        let oldest = deployment
+            .quarantined
+            .iter()
+            .min_by_key(|(_, kept)| kept.revision);
+        let Some(oldest) = oldest.map(|(hash, _)| *hash) else {
+            return;
+        };
+        deployment.quarantined.remove(&oldest);
     }
 }
 
@@ -45,6 +92,11 @@ fn held(
 
 /// Lets a spec be deployed again: it was asked for by force, or has proved to be good.
 pub(super) fn lift(deployment: &mut Deployment, spec: &DeploymentSpec) {
+    if !deployment.quarantined.is_empty()
+        && let Some(hash) = fingerprint(spec)
+    {
+        deployment.quarantined.remove(&hash);
+    }
     let same: Vec<DeploymentRevision> = deployment
         .history
         .iter()

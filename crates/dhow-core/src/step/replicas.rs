@@ -56,6 +56,7 @@ pub(super) fn put(
         node_failures: 0,
         trial: None,
         read: None,
+        moves_to: None,
     };
     state.replicas.insert(key, Arc::new(replica));
     if let Some(found) = node_mut(state, node) {

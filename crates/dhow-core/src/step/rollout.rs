@@ -175,9 +175,13 @@ pub(super) fn revert(
     let good = (good, deployment.history.get(&good)?.clone());
     let (mut deployment, revision) = (deployment.clone(), deployment.revision);
     let name = deployment.name.clone();
+    let quarantined = quarantine::applies(state, &deployment, failure.of_version);
+    if quarantined {
+        quarantine::remember(state, &mut deployment, failure.cause);
+    }
     let reverted = RevisionOutcome::Reverted {
         cause: failure.cause.clone(),
-        quarantined: quarantine::applies(state, &deployment, failure.of_version),
+        quarantined,
     };
     set_outcome(&mut deployment, reverted);
     put_back(state, deployment, good, sink);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet, Vector};
 
 use super::scaled::{self, Scaled};
-use super::{files, jobs, replicas, runs, settings, stages};
+use super::{files, jobs, replicas, runs, scaling, settings, stages};
 use crate::amount::Amount;
 use crate::change::{Change, ChangeSink, NodeChange};
 use crate::ids::{
@@ -78,6 +78,7 @@ pub(super) fn turn(
         running,
     };
     let heard = retarget(service, &asked, now);
+    scaling::turned(service, template, now);
     let anew = is_new || service.next_template != template;
     touch_nodes(state, id, heard, sink);
     Turned { id, anew }
@@ -138,7 +139,9 @@ fn make(state: &mut State, key: ServiceKey, spec: &Arc<ServiceSpec>) -> ServiceI
         due_times: DueTimes::default(),
         late: None,
         rollout: None,
+        shunned_by: Vector::new(),
         stopped: None,
+        scaling: None,
     };
     state.service_ids.insert(key, id);
     state.services.insert(id, Arc::new(service));
@@ -169,12 +172,16 @@ pub(super) fn counts_for(roles: &[RoleName], spec: &ServiceSpec, known: Option<&
         .and_then(|known| known.spec())
         .filter(|before| before.replica_groups.is_empty() && spec.replica_groups.is_empty())
         .map(|before| &before.scale);
+    let is_held = known
+        .and_then(|known| known.scaling.as_ref())
+        .is_some_and(|scaling| scaling.hold.is_some());
     let scaled = |place: usize, role: &RoleName| match (&spec.scale, before) {
         (ScaleSpec::Manual {}, Some(ScaleSpec::Manual {})) => kept(place),
+        // What a person holds is theirs, also beyond the limits.
+        (ScaleSpec::Adaptive { .. }, Some(ScaleSpec::Adaptive { .. })) if is_held => kept(place),
         // `default` is the one role that counts; others are left over from groups.
-        (ScaleSpec::Adaptive { min, max, .. }, Some(ScaleSpec::Adaptive { .. }))
-            if *role == RoleName::fallback() =>
-        {
+        // Nor does one that becomes adaptive begin with the least: it may have much to do.
+        (ScaleSpec::Adaptive { min, max, .. }, Some(_)) if *role == RoleName::fallback() => {
             kept(place).max(*min).min(*max)
         }
         (ScaleSpec::Fixed { .. } | ScaleSpec::Adaptive { .. } | ScaleSpec::Manual {}, _) => {
@@ -308,6 +315,23 @@ fn add_base(service: &mut Service, before: Option<&Rollout>, target: &Arc<Genera
     let info = known.unwrap_or_else(|| target.clone());
     add_generation(service, info.template, &info.spec, info.next.clone());
     service.target
+}
+
+/// Makes another canary of what runs as one: what was counted of the one before says nothing of it.
+pub(super) fn try_canary_anew(service: &mut Service, now: crate::time::ClusterTime) {
+    let before = service.rollout.clone();
+    let Some(target) = service.target_info().cloned() else {
+        return;
+    };
+    if service.canary_base().is_none() {
+        return;
+    }
+    let base = add_base(service, before.as_ref(), &target);
+    add_generation(service, target.template, &target.spec, target.next.clone());
+    if let Some(rollout) = &mut service.rollout {
+        rollout.stage = Stage::Canary { base };
+        rollout.tried_anew = Some(now);
+    }
 }
 
 /// Gives the replicas of a template another spec that runs the same. Answers which nodes must hear of it. Where all keep
@@ -461,6 +485,7 @@ mod tests {
             max,
             cooldown: ScaleSpec::default_cooldown(),
             targets: ScaleTargets::default(),
+            cold_start: None,
         };
         Arc::new(ServiceSpec {
             scale,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{deployment, replicas, rollout};
+use super::{deployment, replicas, rollout, service};
 use crate::change::{Change, ChangeSink, DeploymentChange, ServiceChange};
 use crate::command::{Missing, Outcome, Refused, RolloutAction, Stale};
 use crate::ids::{DeploymentName, Generation, ServiceId, ServiceName};
@@ -12,6 +12,9 @@ use crate::state::{Deployment, Phase, RevisionOutcome, Rollout, Service, Stage, 
 
 /// From this level on there are canaries, failure ratios, quarantine and what people say of a rollout.
 pub(super) const SINCE_LEVEL: u32 = RolloutSpec::STAGES_SINCE;
+
+/// From this level on a canary that was found worse and is resumed is another canary, of which nothing is counted yet.
+const TRIED_ANEW_LEVEL: u32 = 6;
 
 /// A spec with such rules is refused until all servers know them.
 pub(super) fn check_level(state: &State, spec: &DeploymentSpec) -> Result<(), Refused> {
@@ -100,10 +103,16 @@ pub(super) fn steer(
             RolloutAction::Pause | RolloutAction::Abort => Refused::NoRollout(name),
         });
     }
-    let now = state.time;
+    let (now, level) = (state.time, state.feature_level);
     for id in concerned {
         if let Some(service) = replicas::service_mut(state, id) {
+            let judgement = service.rollout.as_ref().and_then(|rollout| rollout.judgement);
+            let is_worse = action == RolloutAction::Resume
+                && judgement.is_some_and(|known| known.verdict == Verdict::Worse);
             turn(service, action, author);
+            if level >= TRIED_ANEW_LEVEL && is_worse {
+                service::try_canary_anew(service, now);
+            }
             service.progressed = now;
         }
     }

@@ -68,7 +68,12 @@ pub(super) fn apply(
         | DeploymentCommand::ApplyManifests { .. }
         | DeploymentCommand::RecordConflicted { .. }
         | DeploymentCommand::StartRun { .. }
-        | DeploymentCommand::Steer { .. } => Ok(Outcome::Done),
+        | DeploymentCommand::Steer { .. }
+        | DeploymentCommand::BindVolume { .. }
+        | DeploymentCommand::Rebalance { .. }
+        | DeploymentCommand::Hold { .. }
+        | DeploymentCommand::EndHold { .. }
+        | DeploymentCommand::Suspending { .. } => Ok(Outcome::Done),
     }
 }
 

@@ -2,7 +2,9 @@
 
 mod files;
 mod late;
+mod source_laws;
 mod sources;
+mod volumes;
 mod who;
 
 use std::sync::Arc;
@@ -58,6 +60,7 @@ impl Cluster {
             tries_settings: false,
             mounts_files: false,
             runs_steps: false,
+            volumes: crate::spec::VolumeSupport::Named,
             mesh_addr: None,
         };
         cluster.apply(Command::Node(NodeCommand::Register {
@@ -365,4 +368,22 @@ fn who_displaced_a_replica_is_remembered_and_so_is_want_of_memory() {
         told,
         format!("it ran out of memory and was ended by signal 9: {message}")
     );
+}
+
+/// Servers look up what names mean; a worker is told of the registries that its replicas come from, and of no others.
+#[test]
+fn a_worker_has_the_credentials_of_its_images_registries_alone() {
+    use crate::registries::may_have;
+    let mut cluster = Cluster::new(State::FEATURE_LEVEL);
+    cluster.deploy("ghcr.io/shop/web:1", 5);
+    assert!(may_have(&cluster.state, NODE, "quay.io"), "a server has all");
+    let worker = Arc::make_mut(cluster.state.nodes.get_mut(&NODE).unwrap());
+    Arc::make_mut(&mut worker.info).role = NodeRole::Worker;
+    assert!(
+        !may_have(&cluster.state, NODE, "ghcr.io"),
+        "nothing runs there yet"
+    );
+    cluster.plan();
+    assert!(may_have(&cluster.state, NODE, "ghcr.io"));
+    assert!(!may_have(&cluster.state, NODE, "docker.io") && !may_have(&cluster.state, NodeId(9), "ghcr.io"));
 }

@@ -140,6 +140,39 @@ fn a_hostile_stream_writes_nothing_outside() {
     assert_eq!(fs::read(target.join("x")).unwrap(), b"new");
 }
 
+/// Other writers put names before an entry in records; and a name has an end.
+#[test]
+fn names_of_other_writers_are_read_and_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let named = |records: &[u8]| {
+        let mut builder = Builder::new(Vec::new());
+        raw(&mut builder, EntryType::XHeader, "x", "", records);
+        raw(&mut builder, EntryType::Regular, "short", "", b"data");
+        builder.into_inner().unwrap()
+    };
+    let into = dir.path().join("into");
+    fs::create_dir(&into).unwrap();
+    unpack(
+        &into,
+        &mut named(b"18 path=other/name\n30 mtime=1700000000.123456789\n").as_slice(),
+    )
+    .unwrap_err();
+    unpack(&into, &mut named(b"19 path=other/name\n").as_slice()).unwrap();
+    assert_eq!(fs::read(into.join("other/name")).unwrap(), b"data");
+    let refused = unpack(&into, &mut named(b"14 path=../ab\n").as_slice());
+    assert!(matches!(refused, Err(CarryError::Outside(_))), "{refused:?}");
+    let mut builder = Builder::new(Vec::new());
+    raw(
+        &mut builder,
+        EntryType::GNULongName,
+        "x",
+        "",
+        &vec![b'a'; 1 << 20],
+    );
+    let refused = unpack(&into, &mut builder.into_inner().unwrap().as_slice());
+    assert!(matches!(refused, Err(CarryError::Stream(_))), "{refused:?}");
+}
+
 #[test]
 fn a_stream_that_is_cut_off_is_no_success() {
     let dir = tempfile::tempdir().unwrap();

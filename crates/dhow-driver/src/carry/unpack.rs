@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use tar::{Archive, Entry, EntryType};
 
 use super::CarryError;
+use super::long_names::LongNames;
 
 /// Entries of one stream: a folder's mode is set at the end, so that each folder is remembered.
 const ENTRIES_MAX: usize = 4_000_000;
@@ -37,28 +38,28 @@ pub struct Unpacked {
 /// Unpacks below the path: into it where it is a folder, else under its name beside what stands there.
 pub fn unpack(path: &Path, stream: &mut impl Read) -> Result<Unpacked, CarryError> {
     let mut archive = Archive::new(stream);
-    let entries = archive.entries().map_err(CarryError::Stream)?;
+    // What stands before an entry for its long names is read here: it has a bound, which the library's reading has not.
+    let entries = archive.entries().map_err(CarryError::Stream)?.raw(true);
     let mut unpacker: Option<Unpacker> = None;
+    let mut long = LongNames::default();
     for (count, entry) in entries.enumerate() {
         if count >= ENTRIES_MAX {
             return Err(CarryError::TooMany(ENTRIES_MAX));
         }
         let mut entry = entry.map_err(CarryError::Stream)?;
-        let parts = parts_of(&entry)?;
+        if long.take(&mut entry)? {
+            continue;
+        }
+        let names = std::mem::take(&mut long).with(&entry);
+        let parts = names_in(&names.path)?;
         let unpacker = match &mut unpacker {
             Some(known) => known,
             none => none.insert(Unpacker::begin(path, &entry, parts.is_empty())?),
         };
-        unpacker.take(&mut entry, parts)?;
+        unpacker.take(&mut entry, parts, names.link.as_deref())?;
     }
     let unpacker = unpacker.ok_or(CarryError::Empty)?;
     unpacker.finish()
-}
-
-/// The names on the way to an entry; none for the folder itself.
-fn parts_of(entry: &Entry<'_, impl Read>) -> Result<Vec<OsString>, CarryError> {
-    let path = entry.path().map_err(CarryError::Stream)?;
-    names_in(&path)
 }
 
 fn names_in(path: &Path) -> Result<Vec<OsString>, CarryError> {
@@ -126,7 +127,12 @@ impl Unpacker {
         })
     }
 
-    fn take(&mut self, entry: &mut Entry<'_, impl Read>, mut parts: Vec<OsString>) -> Result<(), CarryError> {
+    fn take(
+        &mut self,
+        entry: &mut Entry<'_, impl Read>,
+        mut parts: Vec<OsString>,
+        link: Option<&Path>,
+    ) -> Result<(), CarryError> {
         if let (Some(name), Some(first)) = (&self.rename, parts.first_mut()) {
             first.clone_from(name);
         }
@@ -150,21 +156,18 @@ impl Unpacker {
                 }
                 return Ok(());
             }
-            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+            EntryType::Regular | EntryType::Continuous => {
                 self.done.bytes += write_file(&dir, name, mode, entry).map_err(CarryError::at(&shown))?;
             }
             EntryType::Symlink => {
-                let target = entry.link_name().map_err(CarryError::Stream)?;
-                let target = target.ok_or_else(|| CarryError::Kind(shown.display().to_string()))?;
+                let target = link.ok_or_else(|| CarryError::Kind(shown.display().to_string()))?;
                 make_room(&dir, name).map_err(failed)?;
-                symlinkat(target.as_ref(), &dir, name).map_err(failed)?;
+                symlinkat(target, &dir, name).map_err(failed)?;
             }
             EntryType::Link => {
-                let target = entry.link_name().map_err(CarryError::Stream)?;
-                let target = target.ok_or_else(|| CarryError::Kind(shown.display().to_string()))?;
-                self.link(&target, (&dir, name), &shown)?;
+                let target = link.ok_or_else(|| CarryError::Kind(shown.display().to_string()))?;
+                self.link(target, (&dir, name), &shown)?;
             }
-            EntryType::XGlobalHeader => return Ok(()),
             _ => return Err(CarryError::Kind(shown.display().to_string())),
         }
         self.done.files += 1;

@@ -138,7 +138,7 @@ fn config(
     granted.extend(devices::granted(&spec.devices)?);
     let mut mounts = mounts::usual(spec.privileged);
     mounts.extend(name_files(parts, &hostname, notices)?);
-    mounts.extend(mounts::of_storage(start, &root, bound)?);
+    mounts.extend(mounts::of_storage(start, &root, parts.replica_dir, bound)?);
     let files = start.files.iter();
     mounts.extend(files.map(|file| mounts::bind(&file.source, &file.target, true)));
     // A folder inside another is mounted after it.

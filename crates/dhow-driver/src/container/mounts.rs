@@ -11,9 +11,14 @@ use rustix::fs::{Mode, OFlags, open};
 
 use crate::driver::{Cause, ReplicaStart};
 use crate::shim::protocol::Shown;
+use crate::volume::{Covered, fill, limit_new};
 
 use super::oci::Mount;
 use super::root_view::RootView;
+
+/// Holds the ephemeral volumes of a replica, in its folder.
+const EPHEMERAL_DIR: &str = "volumes";
+const EPHEMERAL_MODE: u32 = 0o755;
 
 /// What every container has.
 pub(super) fn usual(privileged: bool) -> Vec<Mount> {
@@ -88,6 +93,7 @@ pub(super) struct Bound {
 pub(super) fn of_storage(
     start: &ReplicaStart,
     root: &RootView,
+    replica_dir: &Path,
     bound: &mut Vec<Bound>,
 ) -> Result<Vec<Mount>, Cause> {
     let (storage, volumes) = (&start.spec.storage, &start.volumes);
@@ -110,13 +116,20 @@ pub(super) fn of_storage(
             name,
             target,
             read_only,
+            nocopy,
+            size: _,
         } => {
             let source = volumes.get(name).ok_or_else(|| Cause::Unsupported {
                 field: "storage",
                 why: format!("this node has no volume `{name}`"),
             })?;
-            prepare_volume(source, target, root).map_err(Cause::file("preparing the volume", source))?;
+            fill_volume(source, target, root, !nocopy)?;
             Ok(bind(source, target, *read_only))
+        }
+        Storage::Ephemeral { target, size } => {
+            let source = ephemeral(replica_dir, target, size.map(|size| size.0))?;
+            own_empty(&source, target, root).map_err(Cause::file("preparing", &source))?;
+            Ok(bind(&source, target, false))
         }
         Storage::Tmpfs { target, size } => {
             let mut options = vec!["nosuid".to_owned(), "nodev".to_owned(), "mode=1777".to_owned()];
@@ -163,9 +176,38 @@ fn find_bound(source: &Path, target: &str, folders: &[String]) -> Result<(Bound,
     Ok((bound, leads_to))
 }
 
-/// An empty volume belongs to whom the folder that it covers belongs to: a program that does not run as root
-/// can then write to it.
-fn prepare_volume(volume: &Path, target: &str, root: &RootView) -> io::Result<()> {
+/// Gives a new volume what the image has where it is mounted.
+fn fill_volume(volume: &Path, target: &str, root: &RootView, copies: bool) -> Result<(), Cause> {
+    // The image has no such folder, or a file there: nothing comes of it.
+    let held = root.folder(target).ok();
+    let path = held
+        .as_ref()
+        .map(|held| PathBuf::from(format!("/proc/self/fd/{}/.", held.as_raw_fd())));
+    let covered = path.as_deref().map(|path| Covered { path, copies });
+    fill(volume, covered).map_err(|error| Cause::Volume(Box::new(error)))
+}
+
+/// The folder of an ephemeral volume: beside the replica's records, and gone with them.
+fn ephemeral(replica_dir: &Path, target: &str, size: Option<u64>) -> Result<PathBuf, Cause> {
+    let volumes = replica_dir.join(EPHEMERAL_DIR);
+    let folder = volumes.join(target.trim_matches('/').replace('/', "\u{2215}"));
+    let failed = || Cause::file("making", &folder);
+    for dir in [&volumes, &folder] {
+        match fs::create_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            made => made.map_err(failed())?,
+        }
+        fs::set_permissions(dir, fs::Permissions::from_mode(EPHEMERAL_MODE)).map_err(failed())?;
+    }
+    if let Some(bytes) = size {
+        limit_new(&folder, bytes).map_err(|error| Cause::Volume(Box::new(error)))?;
+    }
+    Ok(folder)
+}
+
+/// An empty folder belongs to whom the folder that it covers belongs to: a program that does not run as root can then
+/// write to it.
+fn own_empty(volume: &Path, target: &str, root: &RootView) -> io::Result<()> {
     if fs::read_dir(volume)?.next().is_some() {
         return Ok(());
     }

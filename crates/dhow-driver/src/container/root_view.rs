@@ -34,6 +34,16 @@ impl RootView {
         Ok(openat2(&self.root, inside, flags, Mode::empty(), resolve)?)
     }
 
+    /// A folder, held open so that its path may be looked into.
+    pub fn folder(&self, path: &str) -> io::Result<OwnedFd> {
+        let found = self.look_up(path)?;
+        let file = File::from(found);
+        match file.metadata()?.is_dir() {
+            true => Ok(file.into()),
+            false => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
     pub fn metadata(&self, path: &str) -> io::Result<Metadata> {
         File::from(self.look_up(path)?).metadata()
     }

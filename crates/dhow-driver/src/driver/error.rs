@@ -11,6 +11,7 @@ use super::{DriverResult, Pending};
 use crate::cgroup::CgroupError;
 use crate::image::{ImageError, RootfsError};
 use crate::shim::ShimError;
+use crate::volume::VolumeError;
 
 /// What was being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,6 +126,8 @@ pub enum Cause {
         source_path.display(), leads_to.display()
     )]
     BindForbidden { source_path: PathBuf, leads_to: PathBuf },
+    #[error("its volume cannot be made ready")]
+    Volume(#[source] Box<VolumeError>),
     #[error("its image has no user or group `{name}`")]
     UnknownImageUser { name: String },
     #[error("containers cannot run here: {why}")]
@@ -210,6 +213,7 @@ impl DriverError {
             Cause::Image(error) => is_permanent_of_image(error),
             Cause::NoSuchReplica
             | Cause::Rootfs(_)
+            | Cause::Volume(_)
             | Cause::Network { .. }
             | Cause::NoAddress { .. }
             | Cause::AlreadyRuns { .. }

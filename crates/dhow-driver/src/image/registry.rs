@@ -12,6 +12,7 @@ mod client;
 mod credentials;
 mod download;
 mod endpoint;
+mod logins;
 mod pace;
 mod repository;
 mod retry;
@@ -21,6 +22,7 @@ mod tests;
 use std::path::PathBuf;
 
 pub(crate) use client::RegistryClient;
+pub use logins::{Login, LoginSource, Logins};
 pub(crate) use repository::Repository;
 pub use retry::RetryPolicy;
 
@@ -35,5 +37,7 @@ pub struct RegistryOptions {
     /// Docker's configuration file with credentials; none means `$DOCKER_CONFIG/config.json` or
     /// `~/.docker/config.json`. It is read at every pull, so that a login takes effect at once.
     pub docker_config_file: Option<PathBuf>,
+    /// What the cluster keeps; it is asked first.
+    pub logins: Logins,
     pub retry: RetryPolicy,
 }

@@ -21,6 +21,7 @@ mod tests;
 mod tree;
 mod writer;
 
+use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -82,6 +83,15 @@ pub(crate) struct DirAttributes {
     pub gid: u32,
 }
 
+/// What an archive becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A layer, in which some names mean that something is deleted.
+    Layer,
+    /// A folder that has what the archive has, and no devices.
+    Folder,
+}
+
 /// How one layer is to be unpacked.
 pub(crate) struct UnpackJob<'a> {
     pub limits: &'a UnpackLimits,
@@ -102,7 +112,7 @@ pub(crate) fn unpack(
     let stream = Decompressed::new(input).map_err(UnpackError::reading)?;
     let measured = Measured::new(stream, job.limits.max_layer_bytes, job.cancelled);
     let mut archive = TarReader::new(measured);
-    let mut writer = LayerWriter::open(target, job)?;
+    let mut writer = LayerWriter::open(target, job, Purpose::Layer)?;
     while let Some(entry) = archive.next_entry()? {
         writer.apply(&entry, &mut archive)?;
     }
@@ -115,4 +125,33 @@ pub(crate) fn unpack(
         });
     }
     writer.finish()
+}
+
+/// Unpacks an archive of any size into an empty folder. Whether it was whole: an archive ends with a mark.
+pub(crate) fn unpack_folder(
+    input: impl Read,
+    target: &Path,
+    privilege: Privilege,
+    cancelled: &AtomicBool,
+) -> Result<bool, UnpackError> {
+    let limits = UnpackLimits {
+        max_entries: u64::MAX,
+        max_layer_bytes: u64::MAX,
+    };
+    let job = UnpackJob {
+        limits: &limits,
+        privilege,
+        diff_id: Digest::of(&[]),
+        cancelled,
+    };
+    let mut archive = TarReader::new(Measured::new(input, limits.max_layer_bytes, cancelled));
+    let mut writer = LayerWriter::open(target, &job, Purpose::Folder)?;
+    while let Some(entry) = archive.next_entry()? {
+        writer.apply(&entry, &mut archive)?;
+    }
+    let is_whole = archive.is_ended();
+    // Whoever sends it is heard to the end.
+    archive.into_inner().finish()?;
+    writer.finish()?;
+    Ok(is_whole)
 }

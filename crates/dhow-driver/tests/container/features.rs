@@ -214,6 +214,8 @@ async fn storage(host: Arc<TestHost>) {
             name: "data".into(),
             target: "/home".into(),
             read_only: false,
+            nocopy: false,
+            size: None,
         },
         Storage::Tmpfs {
             target: "/scratch".into(),

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use dhow_driver::image::{
-    EntryRefusal, ImageError, Images, Privilege, RegistryTrouble, UnpackError, UnpackLimits,
+    EntryRefusal, ImageError, Images, Login, Privilege, RegistryTrouble, UnpackError, UnpackLimits,
 };
 
 use super::builder::{
@@ -295,6 +296,38 @@ async fn identity_tokens_and_basic_logins() {
     )
     .unwrap();
     pull(&store.open(), &reference).await.unwrap();
+}
+
+/// What the cluster keeps goes before Docker's file, and counts from the next request on.
+#[tokio::test]
+async fn logins_of_the_cluster() {
+    let registry = TestRegistry::start().await;
+    let reference = registry.push("app", "1", &small());
+    registry.require_basic("me", "secret");
+    let store = TestStore::new();
+    let config = store.dir.path().join("docker-config.json");
+    let host = &registry.host;
+    let text = format!(r#"{{"auths":{{"{host}":{{"username":"me","password":"wrong"}}}}}}"#);
+    fs::write(&config, text).unwrap();
+    let kept: Arc<Mutex<Option<Login>>> = Arc::default();
+    let options = store.options();
+    let (source, own) = (Arc::clone(&kept), host.clone());
+    options.registries.logins.set(Box::new(move |asked| {
+        assert_eq!(asked, own);
+        let login = source.lock().unwrap().clone();
+        Box::pin(std::future::ready(login))
+    }));
+    let images = Images::open(options).unwrap();
+    images.resolve(&parse(&reference)).await.unwrap_err();
+    *kept.lock().unwrap() = Some(Login {
+        user: "me".into(),
+        password: "secret".into(),
+    });
+    pull(&images, &reference).await.unwrap();
+    images.resolve(&parse(&reference)).await.unwrap();
+    *kept.lock().unwrap() = None;
+    let error = images.resolve(&parse(&reference)).await.unwrap_err();
+    assert!(!story(&error).contains("secret"), "{}", story(&error));
 }
 
 #[tokio::test]

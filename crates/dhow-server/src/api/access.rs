@@ -209,17 +209,21 @@ impl Access {
         id.is_none_or(|id| self.manager.state().api_tokens.contains_key(id))
     }
 
-    /// What the caller may know of, also where a server speaks for it: the token that it showed there says so.
-    pub(super) fn scope(&self, principal: &Principal) -> Scope {
+    /// What the caller may know of, also where a server speaks for it: the token that it showed there says so. One that was
+    /// revoked just now may know of nothing.
+    pub(super) fn scope(&self, principal: &Principal) -> Result<Scope, ApiProblem> {
         let deployment = match principal {
             Principal::Token { role, .. } => role.deployment().cloned(),
-            Principal::Forwarded { .. } => principal.forwarded_token().and_then(|id| {
-                let state = self.manager.state();
-                state.api_tokens.get(id)?.role.deployment().cloned()
-            }),
+            Principal::Forwarded { .. } => match principal.forwarded_token() {
+                Some(id) => match self.manager.state().api_tokens.get(id) {
+                    Some(token) => token.role.deployment().cloned(),
+                    None => return Err(ApiProblem::new(ProblemCode::Unauthorized, UNKNOWN_TOKEN)),
+                },
+                None => None,
+            },
             Principal::User { .. } | Principal::Member(_) | Principal::Worker(_) | Principal::Unknown => None,
         };
-        deployment.map_or(Scope::Whole, Scope::One)
+        Ok(deployment.map_or(Scope::Whole, Scope::One))
     }
 
     /// Whether no leader was heard of for so long that tokens may have been revoked without this server hearing of it.

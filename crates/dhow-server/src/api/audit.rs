@@ -43,6 +43,18 @@ pub(super) fn deed(method: &Method, uri: &Uri) -> Option<Event> {
             ..Event::new(EventKind::CommandRun).with_message(program(uri))
         }),
         ("GET", ["cluster", "backup"]) => Some(Event::new(EventKind::BackedUp)),
+        ("GET", ["volumes", deployment, volume, "content"]) => Some(Event {
+            deployment: DeploymentName::new(&read(deployment)).ok(),
+            ..Event::new(EventKind::BackedUp).with_message(format!("volume {}", read(volume)))
+        }),
+        ("PUT", ["volumes", deployment, volume, "content"]) => Some(Event {
+            deployment: DeploymentName::new(&read(deployment)).ok(),
+            ..Event::new(EventKind::VolumesChanged).with_message(format!("restored {}", read(volume)))
+        }),
+        ("DELETE", ["volumes", deployment, volume]) => Some(Event {
+            deployment: DeploymentName::new(&read(deployment)).ok(),
+            ..Event::new(EventKind::VolumesChanged).with_message(format!("removed {}", read(volume)))
+        }),
         ("POST" | "DELETE", ["images", rest @ ..]) => {
             let what = rest.first().copied().unwrap_or("remove");
             Some(Event::new(EventKind::ImagesChanged).with_message(what))

@@ -72,6 +72,10 @@ impl Context {
         }
     }
 
+    pub fn monotonic_ms(&self) -> u64 {
+        self.manager().clock().monotonic_ms()
+    }
+
     pub fn wall_unix_secs(&self) -> i64 {
         self.manager().clock().wall_unix_ms().div_euclid(1_000)
     }

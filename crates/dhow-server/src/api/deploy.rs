@@ -16,6 +16,7 @@ use super::context::Context;
 use super::extract::{Query, check_media_type, read, text};
 use super::limits::DEPLOYMENT_BYTES_MAX;
 use super::problem::{Answer, ApiProblem};
+use super::suspend::SuspendQuery;
 use crate::plane::certificate_look::CertificateLook;
 use crate::plane::runtime::Applied;
 use crate::plane::services::{fill_endpoints, resolve_digests};
@@ -45,6 +46,7 @@ pub(super) struct DeployQuery {
     /// Even what was taken back before.
     #[serde(default)]
     force: bool,
+    suspend: Option<u64>,
 }
 
 /// Deploys, or changes what is deployed. Answers once the write is durable.
@@ -52,7 +54,8 @@ pub(super) struct DeployQuery {
     post, path = "/api/v1/deployments", tag = "deployments",
     params(
         ("source" = Option<String>, Query, description = "The file's name, for findings"),
-        ("force" = Option<bool>, Query, description = "Deploy even what was taken back because its version failed")
+        ("force" = Option<bool>, Query, description = "Deploy even what was taken back because its version failed"),
+        ("suspend" = Option<u64>, Query, description = "For so many seconds it counts in place of its source")
     ),
     request_body(content((super::openapi::DeploymentFile = "application/json"), (super::openapi::DeploymentFile = "application/yaml"))),
     responses((status = 200, body = Deployed))
@@ -64,7 +67,11 @@ pub(super) async fn deploy(
     scope: Scope,
     request: Request,
 ) -> Answer<Json<Deployed>> {
-    let DeployQuery { source, force } = query;
+    let DeployQuery {
+        source,
+        force,
+        suspend,
+    } = query;
     let (bytes, mut spec) = read_spec(&context, Source { source }, request).await?;
     scope.check(spec.deployment.as_str())?;
     check_certificates(&context, &spec)?;
@@ -78,6 +85,9 @@ pub(super) async fn deploy(
         wall_unix_secs: context.wall_unix_secs(),
         force,
     };
+    let command = SuspendQuery::new(suspend)
+        .around(&context, &caller, command)
+        .await?;
     let request = caller.request_id(&bytes);
     let applied = context.write(Command::Deployment(command), request).await?;
     deployed(deployment.as_str(), applied).map(Json)

@@ -1,9 +1,12 @@
 //! `/deployments`: what there is, and changes of it. A new one comes in by [`super::deploy`].
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use dhow_core::command::{Command, DeploymentCommand, ScaleChange};
 use dhow_core::ids::{DeploymentName, DeploymentRevision, NameError, RoleName, ServiceName};
+use dhow_core::spec::TimeSpan;
 use dhow_core::step::rollback_target;
 use dhow_wire::api::{
     Deployed, Explanation, HistoryEntry, RestartRequest, RollbackRequest, ScaleItem, ScaleRequest,
@@ -20,6 +23,8 @@ use super::extract::{self, OptionalJson, Path, Query};
 use super::limits::SCALE_CHANGES_MAX;
 use super::past::AtQuery;
 use super::problem::{Answer, ApiProblem};
+use super::suspend::SuspendQuery;
+use crate::clock::shown_utc;
 use crate::plane::certificate_look::CertificateLook;
 use crate::plane::services::{NoSuchName, ServiceManager};
 
@@ -44,6 +49,7 @@ pub(super) async fn list(
     for status in &mut all {
         let notes = certificate_notes(&context, &status.deployment, None);
         status.notes.extend(notes);
+        looked(&context, status);
     }
     Ok(Json(all))
 }
@@ -68,7 +74,30 @@ pub(super) async fn show(
     }
     let mut status = context.manager().deployment(&name)?;
     status.notes.extend(certificate_notes(&context, &name, None));
+    looked(&context, &mut status);
     Ok(Json(status))
+}
+
+/// Says what this server found when it looked at the deployment's source.
+fn looked(context: &Context, status: &mut DeploymentStatus) {
+    let Some(source) = &mut status.source else {
+        return;
+    };
+    let found = context.manager().view().sources().last_look(&source.name);
+    source.looked_unix_secs = found.looked_unix_secs;
+    source.problem = found.problem;
+    if let Some(problem) = &source.problem {
+        let note = format!("the source {} brings nothing: {problem}", source.name);
+        status.notes.push(note);
+    }
+    if let Some(refused) = found.hook_refused_unix_secs {
+        let note = format!(
+            "a call of the webhook of the source {} was refused at {}",
+            source.name,
+            shown_utc(refused)
+        );
+        status.notes.push(note);
+    }
 }
 
 /// What is wrong with the certificates of a deployment, or of one of its services.
@@ -151,7 +180,9 @@ pub(super) async fn remove(
     State(context): State<Context>,
     Path(name): Path<String>,
     caller: Caller,
+    scope: Scope,
 ) -> Answer<Json<WriteDone>> {
+    scope.check_whole()?;
     let deployment = known_name(&name)?;
     let command = Command::Deployment(DeploymentCommand::Remove { deployment });
     write(&context, command, &caller, &[]).await
@@ -170,24 +201,58 @@ pub(super) fn known_service(name: &str) -> Answer<ServiceName> {
 
 /// Sets how many replicas services have: all changes or none.
 #[utoipa::path(
-    post, path = "/api/v1/deployments/{name}/scale", tag = "deployments", params(("name" = String, Path)),
+    post, path = "/api/v1/deployments/{name}/scale", tag = "deployments",
+    params(
+        ("name" = String, Path),
+        ("suspend" = Option<u64>, Query, description = "For so many seconds it counts in place of its source")
+    ),
     request_body = ScaleRequest, responses((status = 200, body = WriteDone))
 )]
 pub(super) async fn scale(
     State(context): State<Context>,
     Path(name): Path<String>,
+    Query(suspend): Query<SuspendQuery>,
     caller: Caller,
     body: extract::Json<ScaleRequest>,
 ) -> Answer<Json<WriteDone>> {
     let deployment = known_name(&name)?;
-    if !(1..=SCALE_CHANGES_MAX).contains(&body.value.changes.len()) {
+    let author = caller.author().await;
+    let command = scaling(deployment, &body.value, author)?;
+    let command = Command::Deployment(suspend.around(&context, &caller, command).await?);
+    write(&context, command, &caller, &body.bytes).await
+}
+
+/// What a scale asks for: other counts, other counts for a while, or the end of that.
+fn scaling(deployment: DeploymentName, asked: &ScaleRequest, author: Arc<str>) -> Answer<DeploymentCommand> {
+    let ScaleRequest {
+        changes,
+        hold_ms,
+        release,
+    } = asked;
+    let is_one = changes.is_empty() != release.is_empty() && (release.is_empty() || hold_ms.is_none());
+    if !is_one || changes.len().max(release.len()) > SCALE_CHANGES_MAX || *hold_ms == Some(0) {
         return Err(ApiProblem::invalid(format!(
-            "a scale has 1 to {SCALE_CHANGES_MAX} changes"
+            "a scale has 1 to {SCALE_CHANGES_MAX} `changes`, with `hold_ms` above 0 or without, or it has `release` alone"
         )));
     }
-    let changes = body.value.changes.iter().map(change).collect::<Answer<_>>()?;
-    let command = Command::Deployment(DeploymentCommand::Scale { deployment, changes });
-    write(&context, command, &caller, &body.bytes).await
+    let changes = changes.iter().map(change).collect::<Answer<_>>()?;
+    if !release.is_empty() {
+        let services = release.iter().map(|name| checked(ServiceName::new(name)));
+        return Ok(DeploymentCommand::EndHold {
+            deployment,
+            services: services.collect::<Answer<_>>()?,
+            author,
+        });
+    }
+    Ok(match hold_ms {
+        Some(ms) => DeploymentCommand::Hold {
+            deployment,
+            changes,
+            span: TimeSpan::from_millis(*ms),
+            author,
+        },
+        None => DeploymentCommand::Scale { deployment, changes },
+    })
 }
 
 fn change(item: &ScaleItem) -> Answer<ScaleChange> {
@@ -274,12 +339,17 @@ fn stop_target(name: &str, asked: &StopRequest) -> Answer<(DeploymentName, Optio
 
 /// Brings an earlier revision back, as a new one.
 #[utoipa::path(
-    post, path = "/api/v1/deployments/{name}/rollback", tag = "deployments", params(("name" = String, Path)),
+    post, path = "/api/v1/deployments/{name}/rollback", tag = "deployments",
+    params(
+        ("name" = String, Path),
+        ("suspend" = Option<u64>, Query, description = "For so many seconds it counts in place of its source")
+    ),
     request_body = Option<RollbackRequest>, responses((status = 200, body = Deployed))
 )]
 pub(super) async fn rollback(
     State(context): State<Context>,
     Path(name): Path<String>,
+    Query(suspend): Query<SuspendQuery>,
     caller: Caller,
     body: OptionalJson<RollbackRequest>,
 ) -> Answer<Json<Deployed>> {
@@ -292,6 +362,7 @@ pub(super) async fn rollback(
         author: caller.author().await,
         wall_unix_secs: context.wall_unix_secs(),
     };
+    let command = suspend.around(&context, &caller, command).await?;
     let request = caller.request_id(&body.bytes);
     let applied = context.write(Command::Deployment(command), request).await?;
     let deployed = deployed(&name, applied)?;

@@ -69,5 +69,13 @@ where
         .route("/api/v1/internal/door/exec", post(door::exec))
         .route("/api/v1/internal/door/pulls", get(door::pulls))
         .route("/api/v1/internal/door/net-check", get(door::net_check))
+        .route(
+            "/api/v1/internal/door/volumes",
+            get(door::volumes).delete(door::remove_volume),
+        )
+        .route(
+            "/api/v1/internal/door/volumes/content",
+            get(door::backup_volume).put(door::restore_volume),
+        )
         .route("/api/v1/internal/services/{service}/state", get(scale::state))
 }

@@ -9,6 +9,9 @@ pub(super) const DEPLOYMENT_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// The longest body of any other JSON: a scale of 1,000 services at 150 bytes each.
 pub(super) const JSON_BYTES_MAX: usize = 256 * 1024;
 
+/// The longest body of a webhook's call. It is only hashed; what a git server says of hundreds of commits is less.
+pub(super) const HOOK_BYTES_MAX: usize = 1024 * 1024;
+
 /// The longest idempotency key.
 pub(super) const KEY_CHARS_MAX: usize = 128;
 

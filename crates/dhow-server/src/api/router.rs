@@ -21,13 +21,16 @@ use super::forward::OfLeader;
 use super::problem::ApiProblem;
 use super::{
     audit, body, cluster, crons, deploy, deployments, events, exec, forward, health, images, internal, logs,
-    metrics, net_check, nodes, notify, openapi, past, plan, progress, replicas, rollouts, secrets, sources,
-    tokens, worker_ca, worker_tokens,
+    metrics, net_check, nodes, notify, openapi, past, plan, progress, rebalance, registries, replicas,
+    rollouts, secrets, sources, tokens, upgrade, volumes, worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
 use crate::gateway::{NodeGateway, worker_poll_routes, worker_routes};
 use crate::net::identity::Peer;
 use crate::net::lobby::Visit;
+
+/// Where archives of any size come in.
+const ARCHIVES: &str = "/api/v1/volumes/";
 
 /// The API as a service. Open streams end with `end`.
 pub fn router(api: Api, access: Access, end: CancellationToken) -> Router {
@@ -141,10 +144,18 @@ pub(super) fn groups() -> Vec<RouteGroup> {
     let events = one().routes(routes!(events::follow));
     let plan = one().routes(routes!(plan::plan));
     let backup = one().routes(routes!(cluster::backup));
+    let volumes_of_nodes = one()
+        .routes(routes!(volumes::list))
+        .routes(routes!(volumes::remove))
+        .routes(routes!(volumes::home));
+    let archives = one().routes(routes!(volumes::backup, volumes::restore));
     let past_difference = one().routes(routes!(past::difference));
     let progress = one().routes(routes!(progress::follow));
+    let hook = one().routes(routes!(sources::hook));
     vec![
         group(open(), Rights::Anybody, Reach::Open, here),
+        // It looks itself whether the caller knows the source's secret.
+        group(hook, Rights::Anybody, Reach::Open, leader),
         group(
             one().routes(routes!(openapi::describe)),
             Rights::Users,
@@ -167,6 +178,15 @@ pub(super) fn groups() -> Vec<RouteGroup> {
         group(past_difference, Rights::Users, Reach::Judged, here),
         group(plan, Rights::Readers, Reach::Judged, leader),
         group(backup, Rights::Admins, Reach::Whole, leader),
+        // Nodes count files for it, or remove them.
+        group(
+            volumes_of_nodes,
+            Rights::Users,
+            Reach::Whole,
+            Some(OfLeader::FOLLOWS),
+        ),
+        // Whatever is in a volume; it goes through the server that was asked.
+        group(archives, Rights::Admins, Reach::Whole, here),
         // What the leader goes on to tell.
         group(progress, Rights::Users, Reach::Named, Some(OfLeader::FOLLOWS)),
     ]
@@ -195,23 +215,28 @@ fn of_cluster() -> OpenApiRouter<Context> {
     OpenApiRouter::new()
         .routes(routes!(cluster::add))
         .routes(routes!(cluster::remove))
+        .routes(routes!(upgrade::check))
         .routes(routes!(worker_ca::rotate))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::show, nodes::remove))
         .routes(routes!(nodes::drain))
         .routes(routes!(nodes::undrain))
         .routes(routes!(nodes::label))
-        .routes(routes!(deployments::remove))
         .routes(routes!(deployments::stop))
         .routes(routes!(deployments::start))
+        .routes(routes!(rebalance::plan, rebalance::begin))
         .routes(routes!(rollouts::steer))
         .routes(routes!(crons::list))
         .routes(routes!(crons::start))
         .routes(routes!(secrets::list))
         .routes(routes!(secrets::set, secrets::remove))
+        .routes(routes!(registries::list))
+        .routes(routes!(registries::login, registries::logout))
         .routes(routes!(sources::list))
         .routes(routes!(sources::set, sources::remove))
         .routes(routes!(sources::sync))
+        .routes(routes!(sources::retry))
+        .routes(routes!(sources::accept))
         .routes(routes!(notify::list))
         .routes(routes!(notify::set, notify::remove))
         .routes(routes!(notify::test))
@@ -223,7 +248,7 @@ fn of_cluster() -> OpenApiRouter<Context> {
 /// The same about the deployment that the path names: what a build server does with its own.
 fn of_one_named() -> OpenApiRouter<Context> {
     OpenApiRouter::new()
-        .routes(routes!(deployments::show))
+        .routes(routes!(deployments::show, deployments::remove))
         .routes(routes!(deployments::scale))
         .routes(routes!(deployments::restart))
         .routes(routes!(deployments::rollback))
@@ -306,7 +331,10 @@ async fn guard(
             return refusal(problem);
         }
     };
-    let scope = access.scope(&principal);
+    let scope = match access.scope(&principal) {
+        Ok(scope) => scope,
+        Err(problem) => return refusal(problem),
+    };
     if let Err(problem) = reach.check(&scope, &mut request).await {
         return problem.into_response();
     }
@@ -315,7 +343,9 @@ async fn guard(
         return problem.into_response();
     }
     let is_member = matches!(principal, Principal::Member(_) | Principal::Forwarded { .. });
-    if !is_member {
+    // An archive comes for as long as it takes; whoever stops sending is noticed by the connection.
+    let is_archive = request.uri().path().starts_with(ARCHIVES) && request.uri().path().ends_with("/content");
+    if !is_member && !is_archive {
         request = body::in_time(request);
     }
     let visit = request.extensions().get::<Visit>().cloned();

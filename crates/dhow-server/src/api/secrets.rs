@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use dhow_core::acme;
 use dhow_core::command::{ClusterCommand, Command, RequestId};
+use dhow_core::registries;
 use dhow_core::spec::check::secret_name_problem;
 use dhow_wire::ProblemCode;
 use dhow_wire::api::{SECRET_BYTES_MAX, SecretInfo, WriteDone};
@@ -18,7 +19,10 @@ use super::problem::{Answer, ApiProblem};
 pub(super) async fn list(State(context): State<Context>) -> Json<Vec<SecretInfo>> {
     let state = context.manager().state();
     // The cluster's own are nobody's to set or remove.
-    let of_people = state.secrets.iter().filter(|(name, _)| !acme::is_own(name));
+    let of_people = state
+        .secrets
+        .iter()
+        .filter(|(name, _)| !acme::is_own(name) && !registries::is_own(name));
     let all = of_people.map(|(name, secret)| SecretInfo {
         name: name.to_string(),
         revision: secret.version,

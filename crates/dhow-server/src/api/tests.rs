@@ -18,4 +18,5 @@ mod streams;
 pub(crate) mod support;
 mod tokens;
 mod truth;
+mod volumes;
 mod worker_tokens;

@@ -6,7 +6,7 @@ const TOKEN: u64 = 1_000;
 /// A token bucket: it lets so many calls through a second, and a burst after a rest. The limits of nodes and of joins
 /// are made of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     units: u64,
     at_ms: u64,
     per_second: u32,

@@ -1,10 +1,11 @@
 //! Secrets for a node: those that the specs of its replicas name, the certificates of public endpoints if it takes requests
-//! from outside, and no others.
+//! from outside, the credentials of registries that they pull from, and no others.
 
 use std::collections::BTreeSet;
 
 use dhow_core::directory::certificates_for;
 use dhow_core::ids::NodeId;
+use dhow_core::registries;
 use dhow_core::state::State;
 use dhow_wire::grpc::{Refusal, proto};
 
@@ -29,7 +30,12 @@ pub(super) fn answer(
     if let Some(node) = state.node(node) {
         known.extend(certificates_for(state, node).into_iter().map(str::to_owned));
     }
-    if let Some(other) = names.iter().find(|name| !known.contains(*name)) {
+    let is_given = |name: &str| match registries::host_in(name) {
+        // A spec that names one is not how it is given.
+        Some(host) => registries::may_have(state, node, host),
+        None => known.contains(name),
+    };
+    if let Some(other) = names.iter().find(|name| !is_given(name)) {
         // The name is the caller's own word: it is cut, so that it cannot fill a log.
         let other: String = other.chars().take(64).collect();
         return Err(Refusal::NotGiven(format!(

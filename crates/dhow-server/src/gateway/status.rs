@@ -6,6 +6,8 @@ use dhow_core::command::{Command, NodeCommand};
 use dhow_core::ids::NodeId;
 use dhow_core::mirror::{self, OpenRollout, ReportAnswer, RolloutId, known_answer};
 use dhow_core::replica::ReplicaEvent;
+use dhow_core::scaler::Bounds;
+use dhow_core::spec::ServiceSpec;
 use dhow_core::state::{NodeRole, State};
 use dhow_wire::grpc::proto::status_report::Body;
 use dhow_wire::grpc::proto::{self, StatusAck, StatusReport};
@@ -24,6 +26,20 @@ const ROLLOUTS_MAX: usize = BOOTSTRAP_MAX;
 
 /// The specs in one answer: a few of the largest. The rest is handed once these are named.
 pub(super) const SPECS_BYTES_MAX: usize = 1024 * 1024;
+
+/// So many nodes tell of their load every two seconds: 50 messages a second, as many as the adaptive TTL lets come. In a
+/// larger cluster it comes with the heartbeats.
+const LOAD_FOLLOWED_MAX: usize = 100;
+
+/// Whether nodes are to tell of the load of services often.
+fn follows_load(state: &State) -> bool {
+    let is_adaptive = |spec: &Arc<ServiceSpec>| Bounds::of(spec).is_some();
+    state.nodes.len() <= LOAD_FOLLOWED_MAX
+        && state
+            .services
+            .values()
+            .any(|service| service.spec().is_some_and(is_adaptive))
+}
 
 impl GatewayState {
     pub(super) async fn take_status(
@@ -48,9 +64,12 @@ impl GatewayState {
         match (body, told) {
             (Body::Heartbeat(beat), _) => {
                 if let Some(usage) = &beat.usage {
-                    self.options.view.observed().used(&state, node, from_usage(usage));
+                    let now_ms = self.options.clock.monotonic_ms();
+                    let observed = self.options.view.observed();
+                    observed.used(&state, node, from_usage(usage), now_ms);
                 }
                 let ack = StatusAck {
+                    follows_load: follows_load(&state),
                     // A node that was given up and lives tells everything before it counts again.
                     inventory_wanted: !is_ready,
                     ..ack

@@ -8,6 +8,7 @@ mod cluster;
 mod error;
 mod scripted;
 
+use bytes::Bytes;
 use dhow_core::ids::{NodeId, ServiceKey};
 use dhow_core::replica::ReplicaState;
 use dhow_core::spec::PullPolicy;
@@ -25,7 +26,8 @@ use tokio::sync::mpsc;
 
 pub use cluster::ClusterDoor;
 pub use dhow_wire::door::{
-    ExecRequest, LineFilter, LogItem, LogQuery, NetCheckRequest, PresentReplica, ReplicaPull,
+    ExecRequest, LineFilter, LogItem, LogQuery, NetCheckRequest, NodeVolume, PresentReplica, ReplicaPull,
+    VolumeName,
 };
 pub use error::DoorError;
 pub use scripted::{ScriptedDoor, ScriptedExec};
@@ -65,6 +67,9 @@ pub enum PullStep {
 
 pub type PullSteps = BoxStream<'static, Result<PullStep, DoorError>>;
 
+/// The bytes of a volume's archive, on their way to a node or from it. One that breaks off ends with an error.
+pub type VolumeBytes = BoxStream<'static, Result<Bytes, DoorError>>;
+
 /// What the API asks of a node: logs, commands in replicas, pulls, images, and what it runs. The daemon gives the API
 /// an implementation for its mode.
 pub trait NodeDoor: Send + Sync {
@@ -99,6 +104,18 @@ pub trait NodeDoor: Send + Sync {
 
     /// Removes every image that nothing uses.
     fn prune_images(&self, node: NodeId) -> Answer<'_, ImagesRemoved>;
+
+    /// The volumes that the node has, and how large they are.
+    fn volumes(&self, node: NodeId) -> Answer<'_, Vec<NodeVolume>>;
+
+    /// Removes a volume that no replica there uses.
+    fn remove_volume(&self, node: NodeId, volume: VolumeName) -> Answer<'_, ()>;
+
+    /// What is in a volume, as a tar stream.
+    fn backup_volume(&self, node: NodeId, volume: VolumeName) -> Answer<'_, VolumeBytes>;
+
+    /// Gives a volume that no replica there uses the content of a tar stream, whole or not at all.
+    fn restore_volume(&self, node: NodeId, volume: VolumeName, bytes: VolumeBytes) -> Answer<'_, ()>;
 
     /// The digest that an image's name means now, as `sha256:…`.
     fn resolve_image(&self, name: String, pull_policy: PullPolicy) -> Answer<'_, String>;

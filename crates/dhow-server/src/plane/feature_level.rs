@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use dhow_core::command::{ClusterCommand, Command};
 use dhow_core::state::State;
+use dhow_wire::api::ServerLevel;
 use http_body_util::{BodyExt, Limited};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -32,12 +33,16 @@ const ANSWER_BYTES_MAX: usize = 1_024;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FeatureLevelAnswer {
     feature_level: u32,
+    /// Absent from a server of a version before it told so.
+    #[serde(default)]
+    version: Option<String>,
 }
 
 impl FeatureLevelAnswer {
     pub(crate) fn own() -> Self {
         Self {
             feature_level: State::FEATURE_LEVEL,
+            version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         }
     }
 }
@@ -110,9 +115,36 @@ async fn all_know(cluster: &dyn Cluster, peers: &PeerHttp) -> bool {
         .all(|level| level.is_some_and(|level| level >= State::FEATURE_LEVEL))
 }
 
-/// The level that a member knows. One of the first version has no such route, and knows none but the first.
+/// What every member knows, this server included, for people who upgrade a cluster.
+pub(crate) async fn levels(cluster: &dyn Cluster, peers: &PeerHttp) -> Vec<ServerLevel> {
+    let own = cluster.node_id();
+    let asked = cluster.members().into_iter().map(|member| async move {
+        let answer = match member.node == own {
+            true => Some(FeatureLevelAnswer::own()),
+            false => tokio::time::timeout(ANSWER_WITHIN, answer_of(peers, &member))
+                .await
+                .ok()
+                .flatten(),
+        };
+        ServerLevel {
+            node_id: member.node.0,
+            level: answer.as_ref().map(|answer| answer.feature_level),
+            version: answer.and_then(|answer| answer.version),
+        }
+    });
+    futures_util::future::join_all(asked).await
+}
+
 async fn ask(peers: &PeerHttp, member: &Member) -> Option<u32> {
-    const FIRST: u32 = 1;
+    answer_of(peers, member).await.map(|answer| answer.feature_level)
+}
+
+/// What a member knows. One of the first version has no such route, and knows no level but the first.
+async fn answer_of(peers: &PeerHttp, member: &Member) -> Option<FeatureLevelAnswer> {
+    const FIRST: FeatureLevelAnswer = FeatureLevelAnswer {
+        feature_level: 1,
+        version: None,
+    };
     let request = Request::get(FEATURE_LEVEL_PATH).body(Body::empty()).ok()?;
     let answer = peers.send(member.node, member.api_addr?, request).await.ok()?;
     match answer.status() {
@@ -124,8 +156,7 @@ async fn ask(peers: &PeerHttp, member: &Member) -> Option<u32> {
         .collect()
         .await
         .ok()?;
-    let answer: FeatureLevelAnswer = serde_json::from_slice(&body.to_bytes()).ok()?;
-    Some(answer.feature_level)
+    serde_json::from_slice(&body.to_bytes()).ok()
 }
 
 #[cfg(test)]

@@ -53,7 +53,10 @@ pub use handle::RuntimeHandle;
 pub use heartbeat::HeartbeatIngest;
 pub use inbox::InputSender;
 pub use input::{Applied, HeartbeatReply, HostReport, ReducerInput, ReportAck, ReportBody, WriteRequest};
-pub use manifest_poll::{ManifestSource, ManifestSources, ReadSetError, SourceError, read_manifest_files};
+pub use manifest_poll::{
+    HookProof, HookRefused, LastLook, ManifestSource, ManifestSources, Purpose, ReadSetError, SourceError,
+    WaitingSet, read_manifest_files,
+};
 pub use observed::{Observed, SeenLease};
 pub use open::{OpenError, OpenedCopied, OpenedRaft, OpenedRuntime, open_copied, open_local, open_raft};
 pub use options::{PlanFn, RuntimeLog, RuntimeOptions, SnapshotPolicy};

@@ -20,8 +20,10 @@ mod past;
 mod progress;
 mod replicas;
 mod rollouts;
+mod scaling;
 mod select;
 mod sum;
+pub(crate) mod volumes;
 mod wall_times;
 
 pub use callers::may_call;

@@ -22,6 +22,8 @@ use super::runner::{ScriptedRunner, behaviour_of};
 const PACE: Pace = Pace {
     ttl_secs: 600,
     session: 1,
+    urgent: 0,
+    follows_load: false,
 };
 
 /// Something that the agent wants, from this time on.

@@ -28,6 +28,8 @@ pub(crate) struct ScriptedRunner {
     made_from: Arc<ServiceSpec>,
     /// What happens next, and when.
     due: VecDeque<(ClusterTime, ReplicaEvent)>,
+    /// Since when its failures are counted.
+    failing_since: Option<ClusterTime>,
     /// When it is known whether it passes the settings that it tries.
     tried_at: Option<ClusterTime>,
     /// What has happened and is not told yet.
@@ -103,6 +105,7 @@ impl ScriptedRunner {
             behaviour,
             made_from,
             due: VecDeque::new(),
+            failing_since: None,
             tried_at: None,
             untold: Vec::new(),
         }
@@ -232,6 +235,8 @@ impl ScriptedRunner {
     /// What the event leads to, by the script.
     fn follow_up(&mut self, event: &ReplicaEvent, now: ClusterTime) {
         let script = self.behaviour;
+        let fails = self.core.machine().failures > 0;
+        self.failing_since = fails.then(|| self.failing_since.unwrap_or(now));
         match event {
             ReplicaEvent::StartBegan => {
                 let next = match (script.cannot_start, script.failing_step) {
@@ -308,7 +313,11 @@ impl ScriptedRunner {
             }
         }
         if self.core.has_failures_to_forget() {
-            course.push((now.after(STEADY), ReplicaEvent::RanSteadily));
+            let at = match self.core.counting_interval() {
+                None => now.after(STEADY),
+                Some(interval) => now.max(self.failing_since.unwrap_or(now).after(interval)),
+            };
+            course.push((at, ReplicaEvent::RanSteadily));
         }
         if let Some(after) = script.exit_after {
             let exit = Exit::Code(script.exit_code);

@@ -201,6 +201,10 @@ fn attempt(state: &State, command: &PlanCommand) -> String {
         PlanCommand::Job(JobCommand::Late { service, .. }) => of("the deadline", service),
         PlanCommand::TrySettings { service, .. } => of("a trial of the new settings", service),
         PlanCommand::JudgeCanary { service, .. } => of("a judgement of the canary", service),
+        PlanCommand::Resize { service, resize, .. } => of(
+            &format!("the change from {} to {} replicas", resize.from, resize.to),
+            service,
+        ),
         PlanCommand::AdoptSettings { service, .. } => {
             format!("the new settings of {} count", service_name(state, *service))
         }

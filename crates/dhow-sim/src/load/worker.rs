@@ -170,6 +170,7 @@ fn info_of(place: usize, around: &Surroundings) -> NodeInfo {
         tries_settings: false,
         mounts_files: false,
         runs_steps: false,
+        volumes: dhow_core::spec::VolumeSupport::Named,
         mesh_addr: interests.map(|_| format!("{}:3672", address_of(place)).into()),
     }
 }

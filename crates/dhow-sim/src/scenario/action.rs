@@ -3,11 +3,13 @@
 use clap::Parser;
 use dhow_cli::target::NamedTarget;
 use dhow_cli::{
-    cron, deploy, explain, history, node, plan, ps, restart, rm, rollback, rollout, scale, start, status,
-    stop,
+    cron, deploy, explain, history, node, plan, ps, rebalance, restart, rm, rollback, rollout, scale, start,
+    status, stop,
 };
+use dhow_core::command::ApplyReason;
 use dhow_core::ids::{DeploymentName, NodeId, Revision};
 use dhow_core::rollout::Figures;
+use dhow_core::scaler::Load;
 use dhow_core::spec::TimeSpan;
 
 use super::node_shape::NodeShape;
@@ -25,10 +27,7 @@ pub(super) enum Action {
         name: DeploymentName,
         force: bool,
     },
-    Manifests {
-        version: u64,
-        source: Option<String>,
-    },
+    Manifests(ManifestAction),
     /// Lets time pass and tells what happened.
     Run(TimeSpan),
     /// Lets time pass and tells nothing.
@@ -52,6 +51,11 @@ pub(super) enum Action {
         service: NamedTarget,
         figures: Figures,
     },
+    /// What nodes tell of an adaptive service from now on.
+    Load {
+        service: NamedTarget,
+        load: Load,
+    },
     Token(TokenAction),
     Check,
 }
@@ -67,6 +71,7 @@ pub(super) enum Verb {
     Scale(scale::Args),
     Stop(stop::Args),
     Start(start::Args),
+    Rebalance(rebalance::Args),
     Restart(restart::Args),
     Rm(rm::Args),
     History(history::Args),
@@ -86,6 +91,14 @@ pub(super) enum NodeAction {
     LoseLedger,
     Lead,
     Assignments { since: Revision },
+}
+
+/// A signed set that is put in force.
+pub(super) struct ManifestAction {
+    pub version: u64,
+    pub source: Option<String>,
+    pub commit: Option<String>,
+    pub why: ApplyReason,
 }
 
 /// What a scenario does with a token of workers.

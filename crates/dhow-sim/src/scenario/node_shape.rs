@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dhow_core::amount::Amount;
-use dhow_core::spec::{ByteSize, Cpu};
+use dhow_core::spec::{ByteSize, Cpu, VolumeSupport};
 use dhow_core::state::{NodeInfo, NodeRole};
 
 /// The capacity and labels of the nodes that a scenario adds.
@@ -14,6 +14,7 @@ pub(super) struct NodeShape {
     os: String,
     arch: String,
     mounts_files: bool,
+    volumes: VolumeSupport,
     /// Every label with the values that go round.
     labels: Vec<(String, Vec<String>)>,
 }
@@ -28,6 +29,7 @@ impl NodeShape {
             os: "linux".into(),
             arch: "x86_64".into(),
             mounts_files: true,
+            volumes: VolumeSupport::Sized,
             labels: Vec::new(),
         };
         for word in words {
@@ -54,6 +56,16 @@ impl NodeShape {
                         "yes" => true,
                         "no" => false,
                         _ => return Err(format!("`{word}`: a node mounts files, `yes` or `no`")),
+                    };
+                    if !shape.mounts_files {
+                        shape.volumes = VolumeSupport::Named;
+                    }
+                }
+                "sizes" => {
+                    shape.volumes = match value {
+                        "yes" => VolumeSupport::Sized,
+                        "no" => VolumeSupport::Ephemeral,
+                        _ => return Err(format!("`{word}`: a node holds volumes to a size, `yes` or `no`")),
                     };
                 }
                 label => {
@@ -83,6 +95,7 @@ impl NodeShape {
             tries_settings: true,
             mounts_files: self.mounts_files,
             runs_steps: self.mounts_files,
+            volumes: self.volumes,
             mesh_addr: None,
         }
     }

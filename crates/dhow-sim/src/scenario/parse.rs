@@ -2,11 +2,13 @@
 
 use clap::Parser;
 use dhow_cli::target;
+use dhow_core::command::ApplyReason;
 use dhow_core::ids::{NodeId, Revision};
 use dhow_core::rollout::{Counted, Figures};
-use dhow_core::spec::TimeSpan;
+use dhow_core::scaler::Load;
+use dhow_core::spec::{ByteSize, Cpu, TimeSpan};
 
-use super::action::{Action, NodeAction, TokenAction, Verb};
+use super::action::{Action, ManifestAction, NodeAction, TokenAction, Verb};
 use super::behaviour;
 use super::node_shape::NodeShape;
 
@@ -40,6 +42,10 @@ pub(super) fn parse(text: &str) -> Result<Action, String> {
                 base: counted(base)?,
             },
         }),
+        ["load", path, words @ ..] => Ok(Action::Load {
+            service: target::named_target(path)?,
+            load: load(words)?,
+        }),
         ["due", path, rest @ ..] => Ok(Action::Due {
             target: target::named_target(path)?,
             again: match rest {
@@ -48,19 +54,37 @@ pub(super) fn parse(text: &str) -> Result<Action, String> {
                 _ => return Err("write `due DEPLOYMENT/SERVICE`, or the same with `again`".into()),
             },
         }),
-        ["manifests", version, from @ ..] => Ok(Action::Manifests {
-            version: number(version)?,
-            source: match from {
-                [] => None,
-                ["from", source] => Some((*source).to_owned()),
-                _ => return Err("write `manifests 2` or `manifests 2 from SOURCE`".into()),
-            },
-        }),
+        ["manifests", version, rest @ ..] => manifests(number(version)?, rest).map(Action::Manifests),
         words => match on_node(words)? {
             Some((node, action)) => Ok(Action::Node(node, action)),
             None => verb(words),
         },
     }
+}
+
+fn manifests(version: u64, rest: &[&str]) -> Result<ManifestAction, String> {
+    let usage = "write `manifests 2`, `manifests 2 from SOURCE`, and behind it `at COMMIT`, `accepted`, `again` or `retried`";
+    let (source, rest) = match rest {
+        ["from", source, rest @ ..] => (Some((*source).to_owned()), rest),
+        rest => (None, rest),
+    };
+    let (commit, rest) = match rest {
+        ["at", commit, rest @ ..] => (Some((*commit).to_owned()), rest),
+        rest => (None, rest),
+    };
+    let why = match rest {
+        [] => ApplyReason::Newer,
+        ["accepted"] => ApplyReason::Accepted,
+        ["again"] => ApplyReason::SuspensionOver,
+        ["retried"] => ApplyReason::Retry,
+        _ => return Err(usage.into()),
+    };
+    Ok(ManifestAction {
+        version,
+        source,
+        commit,
+        why,
+    })
 }
 
 fn verb(words: &[&str]) -> Result<Action, String> {
@@ -129,6 +153,35 @@ fn token(words: &[&str]) -> Result<TokenAction, String> {
             "write `token issue NAME uses=1 ttl=1h`, `token use NAME by KEY` or `token revoke NAME`".into(),
         ),
     }
+}
+
+/// `cpu=0.9 memory=512Mi rps=400 in_flight=30 waiting=2`; with `partly` a node has not told anything.
+fn load(words: &[&str]) -> Result<Load, String> {
+    const USAGE: &str = "write `load shop/web cpu=0.9 memory=512Mi rps=400 in_flight=30 waiting=2`, or some of these, and \
+                         `partly` where a node tells nothing";
+    let mut load = Load {
+        is_whole: true,
+        ..Load::default()
+    };
+    for word in words {
+        let Some((name, value)) = word.split_once('=') else {
+            match *word {
+                "partly" => load.is_whole = false,
+                _ => return Err(USAGE.into()),
+            }
+            continue;
+        };
+        let unit = |error: dhow_core::spec::UnitError| error.to_string();
+        match name {
+            "cpu" => load.cpu_milli = value.parse::<Cpu>().map_err(unit)?.0,
+            "memory" => load.memory_bytes = value.parse::<ByteSize>().map_err(unit)?.0,
+            "rps" => load.requests_milli = number(value)?.saturating_mul(1_000),
+            "in_flight" => load.in_flight = number(value)?,
+            "waiting" => load.waiting = number(value)?,
+            _ => return Err(USAGE.into()),
+        }
+    }
+    Ok(load)
 }
 
 /// `41/200`: errors of requests.

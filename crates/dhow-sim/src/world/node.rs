@@ -367,7 +367,14 @@ impl Node {
             heard_ms: turn.now_ms,
         };
         let session = self.sessions;
-        self.tell(CoreInput::Paced(Pace { ttl_secs, session }), turn.now_ms);
+        self.tell(
+            CoreInput::Paced(Pace {
+                ttl_secs,
+                session,
+                ..Pace::default()
+            }),
+            turn.now_ms,
+        );
     }
 
     fn reported(&mut self, answer: Option<(dhow_agent::ReportAnswer, u32)>, now_ms: u64) {
@@ -383,7 +390,14 @@ impl Node {
     fn paced(&mut self, ttl_secs: Option<u32>, now_ms: u64) {
         if let Some(ttl_secs) = ttl_secs {
             let session = self.sessions;
-            self.tell(CoreInput::Paced(Pace { ttl_secs, session }), now_ms);
+            self.tell(
+                CoreInput::Paced(Pace {
+                    ttl_secs,
+                    session,
+                    ..Pace::default()
+                }),
+                now_ms,
+            );
         }
     }
 

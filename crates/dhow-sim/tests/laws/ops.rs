@@ -12,8 +12,8 @@ use dhow_core::ids::{DeploymentName, NodeId, RoleName, ServiceName, Term};
 use dhow_core::rollout::{Counted, Figures};
 use dhow_core::spec::{
     Affinity, AffinityMode, ByteSize, Concurrency, ConfigSpec, Cpu, Dependency, DeploymentSpec, Endpoint,
-    Expose, FileMount, ImageSpec, NodeMode, OnChange, OnFailure, Promote, Protocol, RType, ReplicaGroup,
-    ScaleSpec, ServiceSpec, SpecVersion, Storage, TimeSpan,
+    Expose, FileMount, ImageSpec, Neighbour, NodeMode, OnChange, OnFailure, Promote, Protocol, RType,
+    ReplicaGroup, ScaleSpec, ServiceSpec, SpecVersion, Storage, TimeSpan,
 };
 use dhow_core::state::{Drain, NodeInfo, NodeRole};
 use dhow_sim::lab::{Behaviour, Lab};
@@ -80,6 +80,7 @@ pub struct ServiceShape {
     file: u8,
     canary: u8,
     spared: u8,
+    limits: u8,
 }
 
 #[derive(Clone, Debug)]
@@ -108,7 +109,7 @@ fn shape() -> impl Strategy<Value = ServiceShape> {
         prop_oneof![4 => Just(0), 1 => 1..30u64],
         0..12u8,
         0..6u8,
-        0..4u8,
+        (0..4u8, 0..16u8),
     );
     (first, second, third).prop_map(|(a, b, c)| ServiceShape {
         name: a.0,
@@ -129,7 +130,8 @@ fn shape() -> impl Strategy<Value = ServiceShape> {
         lost_after: c.3,
         file: c.4,
         canary: c.5,
-        spared: c.6,
+        spared: c.6.0,
+        limits: c.6.1,
     })
 }
 
@@ -228,9 +230,8 @@ fn stop(lab: &mut Lab, name: u8, of: Option<u8>, stops: bool) {
 fn calls(lab: &mut Lab, errors: u64) {
     let counted = |requests, errors| Counted { requests, errors };
     let services = lab.state.services.values();
-    let canaries = services.filter(|service| service.canary_base().is_some());
-    lab.figures = canaries
-        .filter_map(|service| Some((service.id, service.target_info()?.template)))
+    lab.figures = services
+        .filter_map(|service| Some((service.id, service.canary_base()?)))
         .map(|key| {
             let figures = Figures {
                 canary: counted(400, errors),
@@ -271,6 +272,7 @@ fn info(cpu: u64, zone: u8) -> NodeInfo {
         tries_settings: true,
         mounts_files: true,
         runs_steps: true,
+        volumes: dhow_core::spec::VolumeSupport::Sized,
         mesh_addr: Some(format!("10.0.0.{cpu}:3672").into()),
     }
 }
@@ -313,6 +315,7 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
             AffinityMode::Pin,
         ][usize::from(shape.affinity)],
         spread_by: (shape.affinity == 2).then(|| "zone".into()),
+        ..Affinity::default()
     };
     if shape.selector || shape.affinity == 4 {
         spec.node_selector.labels.insert("zone".into(), "a".into());
@@ -332,6 +335,8 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
             name: "data".into(),
             target: "/data".into(),
             read_only: false,
+            nocopy: false,
+            size: None,
         });
         spec.rollout.max_surge = Some(0);
         spec.rollout.max_unavailable = Some(1);
@@ -348,7 +353,42 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
             on_timeout: Default::default(),
         });
     }
+    limit_places(&mut spec, shape, known);
     spec
+}
+
+/// Rules about several nodes, which services that run on every node do not have.
+fn limit_places(spec: &mut ServiceSpec, shape: &ServiceShape, known: &[u8]) {
+    if spec.rtype == RType::System {
+        return;
+    }
+    match shape.limits {
+        1 | 2 => spec.max_per_node = Some(u32::from(shape.limits)),
+        3 => spec.max_per = [("zone".to_owned(), 2)].into(),
+        4 => {
+            spec.max_per_node = Some(1);
+            spec.max_per = [("zone".to_owned(), 1)].into();
+        }
+        5 => spec.node_selector.rules = vec!["zone != c".parse().expect("a comparison")],
+        _ => {}
+    }
+    let Some(other) = known.iter().find(|other| **other < shape.name) else {
+        return;
+    };
+    let mut rule = Neighbour::of(service(*other));
+    match shape.limits {
+        6 => spec.affinity.away_from = vec![rule],
+        7 => spec.affinity.near = vec![rule],
+        8 => {
+            rule.by = Some("zone".into());
+            spec.affinity.near = vec![rule];
+        }
+        9 => {
+            rule.prefer = true;
+            spec.affinity.away_from = vec![rule];
+        }
+        _ => {}
+    }
 }
 
 fn rtype_of(shape: &ServiceShape) -> RType {

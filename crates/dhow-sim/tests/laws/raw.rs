@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dhow_core::amount::Amount;
 use dhow_core::command::{
     AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, JobCommand,
-    NodeCommand, Placement, PlanCommand, RequestId, RolloutAction, ScaleChange, StopReason,
+    NodeCommand, Placement, PlanCommand, ReplicaMove, RequestId, RolloutAction, ScaleChange, StopReason,
 };
 use dhow_core::ids::{
     DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleId, ServiceId,
@@ -14,8 +14,10 @@ use dhow_core::ids::{
 };
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
 use dhow_core::rollout::{Figures, Judgement, Verdict};
+use dhow_core::scaler::{Load, Resize};
 use dhow_core::spec::{
-    Cpu, DeploymentSpec, ImageSpec, NodeMode, RType, ScaleSpec, ServiceSpec, SpecVersion, Storage,
+    Cpu, DeploymentSpec, ImageSpec, NodeMode, RType, ScaleSpec, ScaleTargets, ServiceSpec, SpecVersion,
+    Storage, TimeSpan,
 };
 use dhow_core::state::{Drain, NodeInfo, NodeRole, Request, State};
 use dhow_core::time::ClusterTime;
@@ -77,6 +79,7 @@ fn info() -> impl Strategy<Value = Arc<NodeInfo>> {
                 tries_settings: true,
                 mounts_files: true,
                 runs_steps: true,
+                volumes: dhow_core::spec::VolumeSupport::Sized,
                 mesh_addr: None,
             })
         })
@@ -94,7 +97,10 @@ fn spec() -> impl Strategy<Value = Arc<DeploymentSpec>> {
         let services = services.into_iter().map(|(image, replicas, mode, volume, cpu)| {
             let mut spec = ServiceSpec {
                 image: Some(ImageSpec::named(["a", "b", "c"][usize::from(image)])),
-                scale: ScaleSpec::Fixed { replicas },
+                scale: match image == 0 && !volume {
+                    true => adaptive(replicas),
+                    false => ScaleSpec::Fixed { replicas },
+                },
                 node_mode: [NodeMode::Shared, NodeMode::Dedicated, NodeMode::Exclusive][usize::from(mode)],
                 ..ServiceSpec::default()
             };
@@ -107,6 +113,8 @@ fn spec() -> impl Strategy<Value = Arc<DeploymentSpec>> {
                     name: "data".into(),
                     target: "/data".into(),
                     read_only: false,
+                    nocopy: false,
+                    size: None,
                 });
             }
             let name = ServiceName::new(["web", "api", "db"][usize::from(image)]).expect("a valid name");
@@ -120,6 +128,20 @@ fn spec() -> impl Strategy<Value = Arc<DeploymentSpec>> {
             configs: Default::default(),
         })
     })
+}
+
+fn adaptive(replicas: u32) -> ScaleSpec {
+    ScaleSpec::Adaptive {
+        min: replicas.min(2),
+        max: replicas.max(3),
+        cooldown: TimeSpan::from_millis(5),
+        targets: ScaleTargets {
+            cpu: Some(50.0),
+            in_flight: Some(3.0),
+            ..ScaleTargets::default()
+        },
+        cold_start: None,
+    }
 }
 
 fn cluster() -> impl Strategy<Value = ClusterCommand> {
@@ -203,11 +225,34 @@ fn deployments() -> impl Strategy<Value = DeploymentCommand> {
             wall_unix_secs: 0,
         }),
         2 => (name(), any::<bool>()).prop_map(|(deployment, stops)| stopping(deployment, stops)),
+        1 => (name(), node(), any::<bool>()).prop_map(|(deployment, node, kept)| DeploymentCommand::BindVolume {
+            deployment,
+            volume: "data".into(),
+            node,
+            kept,
+        }),
         2 => (name(), steering()).prop_map(|(deployment, action)| DeploymentCommand::Steer {
             deployment,
             service: None,
             action,
             author: "x".into(),
+        }),
+        1 => vec((key(), node(), node()), 0..3).prop_map(|moves| DeploymentCommand::Rebalance {
+            moves: moves.into_iter().map(|(replica, from, to)| ReplicaMove { replica, from, to }).collect(),
+            author: "x".into(),
+        }),
+        1 => (name(), 0..6u32, any::<bool>()).prop_map(|(deployment, replicas, begins)| {
+            let service = ServiceName::new("web").expect("a valid name");
+            let author = "x".into();
+            match begins {
+                true => DeploymentCommand::Hold {
+                    deployment,
+                    changes: vec![ScaleChange { service, role: None, replicas }],
+                    span: TimeSpan::from_secs(60),
+                    author,
+                },
+                false => DeploymentCommand::EndHold { deployment, services: vec![service], author },
+            }
         }),
     ]
 }
@@ -228,6 +273,18 @@ fn stopping(deployment: DeploymentName, stops: bool) -> DeploymentCommand {
             wall_unix_secs,
         },
     }
+}
+
+fn load() -> impl Strategy<Value = Load> {
+    (0..4_000u64, 0..20_000u64, 0..40u64, any::<bool>()).prop_map(
+        |(cpu_milli, requests_milli, in_flight, is_whole)| Load {
+            cpu_milli,
+            requests_milli,
+            in_flight,
+            is_whole,
+            ..Load::default()
+        },
+    )
 }
 
 fn steering() -> impl Strategy<Value = RolloutAction> {
@@ -284,6 +341,12 @@ fn plans() -> impl Strategy<Value = PlanCommand> {
         1 => (service(), generation(), judgement()).prop_map(|(service, generation, judgement)| {
             PlanCommand::JudgeCanary { service, generation, judgement }
         }),
+        1 => (service(), generation(), (0..6u32, 0..6u32, 0..6u32), load()).prop_map(
+            |(service, generation, (from, to, most), load)| {
+                let resize = Resize { from, to, load, most };
+                PlanCommand::Resize { service, generation, resize }
+            }
+        ),
         1 => node().prop_map(|node| PlanCommand::DrainFinished { node }),
         1 => service().prop_map(|service| PlanCommand::CronFired { service, scheduled_unix_secs: 0 }),
         2 => (service(), any::<i64>(), prop::option::of(any::<i64>()), any::<bool>()).prop_map(

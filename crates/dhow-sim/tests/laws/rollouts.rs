@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dhow_core::command::{Command, DeploymentCommand, RolloutAction, ScaleChange};
 use dhow_core::ids::{DeploymentName, NodeId, ServiceName};
 use dhow_core::invariants;
+use dhow_core::rebalance::{Scope, propose};
 use dhow_core::rollout::{Counted, Figures};
 use dhow_core::spec::{
     Endpoint, ImageSpec, Promote, Protocol, ScaleSpec, ServiceSpec, SpecVersion, TimeSpan,
@@ -24,6 +25,11 @@ enum Happens {
     Calls(u64),
     ScaleUp,
     ChangeLeader,
+    /// The node is gone, with all that it ran; it is back later.
+    LoseNode(u64),
+    BackAgain(u64),
+    /// Replicas go elsewhere, so that they are spread better.
+    Rebalance,
     Run(u64),
 }
 
@@ -59,6 +65,9 @@ fn happens() -> impl Strategy<Value = Vec<Happens>> {
         2 => (0..300u64).prop_map(Happens::Calls),
         1 => Just(Happens::ScaleUp),
         1 => Just(Happens::ChangeLeader),
+        1 => (1..5u64).prop_map(Happens::LoseNode),
+        1 => (1..5u64).prop_map(Happens::BackAgain),
+        1 => Just(Happens::Rebalance),
         5 => (1..90_000u64).prop_map(Happens::Run),
     ];
     vec(one, 1..14)
@@ -97,6 +106,7 @@ fn lab() -> Lab {
             tries_settings: true,
             mounts_files: true,
             runs_steps: true,
+            volumes: dhow_core::spec::VolumeSupport::Sized,
             mesh_addr: None,
         };
         lab.add_node(NodeId(node), info).expect("a new node");
@@ -161,9 +171,28 @@ fn healthy(state: &State) -> usize {
     slots.len()
 }
 
+/// How many healthy replicas a node has.
+fn healthy_on(state: &State, node: NodeId) -> usize {
+    let here = state.replicas.values().filter(|replica| replica.node == node);
+    here.filter(|replica| replica.is_healthy()).count()
+}
+
+fn rebalance(lab: &mut Lab) {
+    let scope = Scope {
+        deployment: None,
+        moves_max: 3,
+    };
+    let moves = propose(&lab.state, &scope).moves;
+    let author = "lab".into();
+    drop(lab.apply(Command::Deployment(DeploymentCommand::Rebalance {
+        moves,
+        author,
+    })));
+}
+
 fn calls(lab: &mut Lab, errors: u64) {
     let service = lab.state.service_named(&shop(), &web()).expect("it was deployed");
-    let Some(info) = service.target_info().filter(|_| service.canary_base().is_some()) else {
+    let Some(base) = service.canary_base() else {
         return;
     };
     let figures = Figures {
@@ -176,7 +205,7 @@ fn calls(lab: &mut Lab, errors: u64) {
             errors: 30,
         },
     };
-    lab.figures.insert((service.id, info.template), figures);
+    lab.figures.insert((service.id, base), figures);
 }
 
 /// Lets time pass in small steps and looks after each.
@@ -212,7 +241,7 @@ proptest! {
         prop_assert_eq!(healthy(&lab.state), REPLICAS as usize);
         let mut replicas = REPLICAS;
         // What a scale adds was not there, so that it is not taken away either.
-        let least = REPLICAS.saturating_sub(limits.1) as usize;
+        let mut least = REPLICAS.saturating_sub(limits.1) as usize;
         for what in &happens {
             match what {
                 Happens::Deploy(version) => deploy(&mut lab, version, replicas, limits),
@@ -230,10 +259,20 @@ proptest! {
                     drop(lab.apply(Command::Deployment(scale)));
                 }
                 Happens::ChangeLeader => lab.change_leader(NodeId(1)),
+                Happens::LoseNode(node) => {
+                    // What is lost with a node is no account of the rollout's.
+                    least = least.saturating_sub(healthy_on(&lab.state, NodeId(*node)));
+                    drop(lab.power_off(NodeId(*node)));
+                }
+                Happens::BackAgain(node) => drop(lab.back(NodeId(*node))),
+                Happens::Rebalance => rebalance(&mut lab),
                 Happens::Run(ms) => run(&mut lab, *ms, least)?,
             }
         }
         // Nobody holds it any more: it ends.
+        for node in 1..=4 {
+            drop(lab.back(NodeId(node)));
+        }
         steer(&mut lab, RolloutAction::Resume);
         run(&mut lab, 20_000, least)?;
         steer(&mut lab, RolloutAction::Promote);

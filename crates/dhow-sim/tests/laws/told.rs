@@ -54,7 +54,11 @@ impl ChangeSink for Said {
                 | DeploymentChange::Removed
                 | DeploymentChange::Conflicted { .. }
                 | DeploymentChange::Steered { .. }
+                | DeploymentChange::Held { .. }
+                | DeploymentChange::HoldEnded { .. }
                 | DeploymentChange::HeldBack { .. }
+                | DeploymentChange::Suspended { .. }
+                | DeploymentChange::SuspensionOver
                 | DeploymentChange::Stable { .. } => format!("{name} {change:?}"),
             },
             Change::Replica(key, _, change) => match change {

@@ -46,6 +46,7 @@ pub fn info(zone: &str) -> NodeInfo {
         tries_settings: true,
         mounts_files: true,
         runs_steps: true,
+        volumes: dhow_core::spec::VolumeSupport::Sized,
         mesh_addr: None,
     }
 }

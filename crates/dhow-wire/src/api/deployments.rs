@@ -29,8 +29,17 @@ pub struct Deployed {
 #[serde(deny_unknown_fields)]
 pub struct ScaleRequest {
     /// All or none of them happen.
-    #[schema(min_items = 1, max_items = 1000)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 1000)]
     pub changes: Vec<ScaleItem>,
+    /// The services are adaptive, and their scaler leaves the counts for so long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub hold_ms: Option<u64>,
+    /// In place of changes: the adaptive services whose hold ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 1000)]
+    pub release: Vec<String>,
 }
 
 /// The new count of one role.

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 pub enum NoticeKind {
     /// A rollout has failed for good.
     RolloutFailed,
-    /// A rollout has failed and is taken back.
+    /// A rollout has failed, or was aborted, and is taken back.
     RolloutReverted,
     NodeLost,
     /// A run of a schedule has failed, or was not done by its deadline.

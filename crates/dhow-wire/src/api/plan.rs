@@ -49,6 +49,9 @@ pub struct PlannedService {
     /// What differs from what it has now, in words. Values that may be passwords are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<String>,
+    /// What else should be known of it, such as a volume that it shares by name alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 impl PlannedService {
@@ -66,6 +69,7 @@ impl PlannedService {
             after: change.after.iter().map(ToString::to_string).collect(),
             waiting: waiting.collect(),
             differences: change.differences.clone(),
+            notes: change.apart.iter().map(ToString::to_string).collect(),
         }
     }
 }

@@ -1,30 +1,38 @@
-//! `sources`: directories of signed deployment files that the cluster follows, and whose signatures count.
+//! `sources`: places of signed deployment files that the cluster follows, and whose signatures count.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use dhow_core::spec::check::{FieldPath, SpecFinding, quoted};
+use dhow_core::state::SourceSettings;
 use serde::Serialize;
 
 use super::effective::Draft;
 use super::read::path;
-use crate::document::{Decoder, Fields, Kind, Node, list, list_of, text};
-use crate::manifest::ManifestKey;
+use crate::document::{Decoder, Fields, Kind, Node, list, list_of, text, whole_seconds};
+use crate::manifest::{ManifestKey, WrittenSource};
 
 /// A source as the daemon follows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SourceConfig {
     pub name: String,
-    pub dir: PathBuf,
+    #[serde(flatten)]
+    pub written: WrittenSource,
     /// Who may sign for it.
     pub keys: Vec<ManifestKey>,
+}
+
+impl SourceConfig {
+    /// What the cluster knows of one that was added to it.
+    pub fn settings(&self) -> SourceSettings {
+        self.written.settings(self.keys.iter().map(|key| key.0).collect())
+    }
 }
 
 /// A source as the file has it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SourceDraft {
     name: Option<String>,
-    dir: String,
+    written: WrittenSource,
     keys: Option<Vec<String>>,
 }
 
@@ -43,41 +51,53 @@ pub(super) fn sources(decoder: &mut Decoder, node: &Node) -> Option<Vec<SourceDr
         if node.kind() == Kind::Text {
             let dir = path(decoder, node)?;
             return Some(SourceDraft {
-                dir,
+                written: WrittenSource::of_dir(&dir),
                 ..SourceDraft::default()
             });
         }
         let mut fields = Fields::open(decoder, node, "a source", EXAMPLE)?;
         fields.elsewhere(&[
-            ("path", "write `dir`"),
             ("key", "write `keys`, a list"),
             ("trusted_keys", "write `keys`"),
+            ("branch", "write `ref`"),
+            ("tag", "write `ref`"),
+            ("token", "keep it with `dhow secret set` and write `login_secret`"),
+            (
+                "password",
+                "keep it with `dhow secret set` and write `login_secret`",
+            ),
+            (
+                "known_hosts",
+                "a repository is not read over ssh: write an https address",
+            ),
         ]);
+        let max_age = fields.optional("max_age", whole_seconds);
         let source = SourceDraft {
             name: fields.optional("name", text),
-            dir: fields
-                .required("dir", "dir: /srv/dhow/shop", path)
-                .unwrap_or_default(),
+            written: WrittenSource {
+                dir: fields.optional("dir", path),
+                url: fields.optional("url", text),
+                git: fields.optional("git", text),
+                reference: fields.optional("ref", text),
+                path: fields.optional("path", text),
+                ca_secret: fields.optional("ca_secret", text),
+                login_secret: fields.optional("login_secret", text),
+                hook_secret: fields.optional("hook_secret", text),
+                max_age_secs: max_age.map(|age| age.as_secs()),
+            },
             keys: fields.optional("keys", keys),
         };
         fields.close();
         Some(source)
     };
-    list(
-        decoder,
-        node,
-        "a list of directories",
-        how,
-        SourceDraft::default,
-        one,
-    )
+    list(decoder, node, "a list of sources", how, SourceDraft::default, one)
 }
 
 impl SourceDraft {
-    /// Its own, or the last part of its directory.
+    /// Its own, or the last part of its place.
     fn name(&self) -> String {
-        let last = || self.dir.trim_end_matches('/').rsplit('/').next().unwrap_or("");
-        self.name.clone().unwrap_or_else(|| last().to_owned())
+        let last = || self.written.last_part().to_owned();
+        self.name.clone().unwrap_or_else(last)
     }
 
     /// As the daemon follows it. What could not be read was found before.
@@ -85,7 +105,7 @@ impl SourceDraft {
         let keys = self.keys.as_deref().unwrap_or(trusted);
         SourceConfig {
             name: self.name(),
-            dir: PathBuf::from(&self.dir),
+            written: self.written.clone(),
             keys: keys
                 .iter()
                 .filter_map(|key| ManifestKey::from_text(key))
@@ -141,9 +161,16 @@ fn check_one(at: &FieldPath, source: &SourceDraft, trusted: &[String], findings:
         };
         findings.push(SpecFinding::at(at, message).hint(hint));
     }
-    if !source.dir.starts_with('/') {
-        let message = format!("{} is no absolute path", quoted(&source.dir));
-        findings.push(SpecFinding::at(at.clone(), message).hint("begin it with `/`"));
+    // One that is only a path has no fields.
+    let is_short = source.written == WrittenSource::of_dir(source.written.dir.as_deref().unwrap_or_default())
+        && source.name.is_none()
+        && source.keys.is_none();
+    for problem in source.written.problems() {
+        let at = match is_short || problem.message.contains("needs a place") {
+            true => at.clone(),
+            false => at.key(problem.field),
+        };
+        findings.push(SpecFinding::at(at, problem.message).hint(problem.hint));
     }
     match &source.keys {
         Some(keys) => {
@@ -195,6 +222,21 @@ mod tests {
     }
 
     #[test]
+    fn a_source_elsewhere_is_written_back_as_it_was() {
+        let text = format!(
+            "trusted_keys: [{KEY}]\nsources:\n  - {{ git: 'https://git.example.com/shop.git', ref: main, path: deploy, \
+             ca_secret: ca, login_secret: login, hook_secret: hook, max_age: 86400 }}\n  - {{ name: base, url: \
+             'https://files.example.com/base' }}\n"
+        );
+        let config = parse_config(&text, "dhow.yaml").unwrap();
+        assert_eq!(config.sources[0].name, "shop");
+        let remote = config.sources[0].settings().remote.unwrap();
+        assert_eq!((&*remote.reference, &*remote.path), ("main", "deploy"));
+        let written = serde_json::to_string(&config).unwrap();
+        assert_eq!(parse_config(&written, "written").unwrap(), config);
+    }
+
+    #[test]
     fn what_cannot_be_followed_is_refused() {
         for (text, told) in [
             ("sources: [/srv/shop]", "nobody is trusted"),
@@ -206,8 +248,12 @@ mod tests {
                 "is no name of a source",
             ),
             ("sources: [srv/shop]", "is no absolute path"),
-            ("sources: [{ name: shop }]", "dir"),
-            ("sources: [{ dir: /a, path: /b }]", "write `dir`"),
+            ("sources: [{ name: shop }]", "needs a place"),
+            ("sources: [{ dir: /a, url: 'https://b' }]", "one place"),
+            ("sources: [{ dir: /a, path: b }]", "means nothing here"),
+            ("sources: [{ git: 'git@h:r' }]", "not read over ssh"),
+            ("sources: [{ git: 'https://h/r', branch: main }]", "write `ref`"),
+            ("sources: [{ url: 'https://h/r', token: x }]", "login_secret"),
         ] {
             let refused = parse_config(text, "dhow.yaml").unwrap_err().to_string();
             assert!(refused.contains(told), "{text}: {refused}");

@@ -167,11 +167,13 @@ pub(super) fn restart(decoder: &mut Decoder, node: &Node) -> Option<RestartSpec>
     fields.elsewhere(&[
         ("condition", "write `policy`"),
         ("attempts", "write `max_attempts`"),
+        ("window", "write `interval: 10m`"),
         ("delay", "write `backoff: { initial: 1s }`"),
     ]);
     let restart = RestartSpec {
         policy: fields.or("policy", RestartPolicy::default(), policy),
         max_attempts: fields.optional("max_attempts", count),
+        interval: fields.optional("interval", duration),
         backoff: fields.or("backoff", Backoff::default(), backoff),
     };
     fields.close();

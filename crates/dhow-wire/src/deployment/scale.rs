@@ -77,6 +77,7 @@ fn fixed(fields: &mut Fields<'_, '_>) -> ScaleSpec {
         ("max", OTHER),
         ("cooldown", OTHER),
         ("targets", OTHER),
+        ("cold_start", OTHER),
         ("count", "write `replicas`"),
     ]);
     let replicas = fields.required("replicas", "replicas: 3", count);
@@ -98,6 +99,7 @@ fn adaptive(fields: &mut Fields<'_, '_>) -> ScaleSpec {
         max: max.unwrap_or(u32::MAX),
         cooldown: fields.or("cooldown", ScaleSpec::default_cooldown(), duration),
         targets: fields.or("targets", ScaleTargets::default(), targets),
+        cold_start: fields.optional("cold_start", duration),
     }
 }
 
@@ -107,6 +109,7 @@ fn targets(decoder: &mut Decoder, node: &Node) -> Option<ScaleTargets> {
         cpu: fields.optional("cpu", number),
         memory: fields.optional("memory", number),
         rps: fields.optional("rps", number),
+        in_flight: fields.optional("in_flight", number),
     };
     fields.close();
     Some(targets)

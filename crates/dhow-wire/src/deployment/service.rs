@@ -155,6 +155,9 @@ fn read_placement(fields: &mut Fields<'_, '_>, spec: &mut ServiceSpec) {
         .optional("affinity", placement::affinity)
         .unwrap_or_default();
     spec.spread_by = fields.optional("spread_by", text);
+    spec.spread_percent = fields.or("spread_percent", spec.spread_percent.clone(), placement::shares);
+    spec.max_per_node = fields.optional("max_per_node", placement::count);
+    spec.max_per = fields.or("max_per", spec.max_per.clone(), placement::max_per);
     spec.node_mode = fields.or("node_mode", spec.node_mode, placement::node_mode);
     spec.platform = fields
         .optional("platform", placement::platform)

@@ -10,6 +10,7 @@ enum Type {
     Bind,
     Named,
     Tmpfs,
+    Ephemeral,
 }
 
 const EXAMPLE: &str = "`{ type: named, name: data, target: /data }`";
@@ -43,6 +44,7 @@ fn mount(decoder: &mut Decoder, node: &Node) -> Option<Storage> {
             ("bind", Type::Bind),
             ("named", Type::Named),
             ("tmpfs", Type::Tmpfs),
+            ("ephemeral", Type::Ephemeral),
         ];
         choice(
             decoder,
@@ -53,6 +55,9 @@ fn mount(decoder: &mut Decoder, node: &Node) -> Option<Storage> {
                 ("host", "bind"),
                 ("hostpath", "bind"),
                 ("memory", "tmpfs"),
+                ("emptydir", "ephemeral"),
+                ("empty_dir", "ephemeral"),
+                ("scratch", "ephemeral"),
             ],
         )
     });
@@ -61,6 +66,7 @@ fn mount(decoder: &mut Decoder, node: &Node) -> Option<Storage> {
         ("destination", "the place inside is `target`"),
         ("mount", "the place inside is `target`"),
         ("readonly", "write `read_only: true`, of `bind` and `named`"),
+        ("no_copy", "write `nocopy: true`, of `named`"),
     ]);
     let storage = match kind {
         None => {
@@ -97,6 +103,20 @@ fn of_type(kind: Type, fields: &mut Fields<'_, '_>) -> Storage {
                 name: name.unwrap_or_default(),
                 target: target.unwrap_or_default(),
                 read_only: fields.or("read_only", false, flag),
+                nocopy: fields.or("nocopy", false, flag),
+                size: fields.optional("size", size),
+            }
+        }
+        Type::Ephemeral => {
+            fields.call("an `ephemeral` mount");
+            fields.elsewhere(&[
+                ("name", "what lasts and has a name is `type: named`"),
+                ("read_only", "nobody else would write to it: remove it"),
+            ]);
+            let target = fields.required("target", "target: /scratch", text);
+            Storage::Ephemeral {
+                target: target.unwrap_or_default(),
+                size: fields.optional("size", size),
             }
         }
         Type::Tmpfs => {

@@ -7,7 +7,7 @@ use dhow_core::directory::{
     Absent, CanaryShare, DirectoryChange, INTERESTS_MAX, Listing, ListingChange, ReadyReplica,
 };
 use dhow_core::ids::{DeploymentName, Generation, NodeId, RoleName, ServiceKey, ServiceName};
-use dhow_core::spec::Endpoint;
+use dhow_core::spec::{Endpoint, TimeSpan};
 
 use super::malformed::Malformed;
 use super::proto;
@@ -106,6 +106,7 @@ fn to_service(service: &ServiceKey, change: &ListingChange) -> Result<proto::Dir
                 share: canary.share,
                 of: canary.of,
             });
+            told.cold_start_ms = listing.cold_start.map(TimeSpan::as_millis);
         }
     }
     Ok(told)
@@ -243,6 +244,7 @@ fn from_service(told: proto::DirectoryService) -> Result<(ServiceKey, ListingCha
             share: canary.share,
             of: canary.of,
         }),
+        cold_start: told.cold_start_ms.map(TimeSpan::from_millis),
     };
     Ok((service, ListingChange::Set(Arc::new(listing))))
 }
@@ -308,6 +310,7 @@ mod tests {
                 share: 1,
                 of: 41,
             }),
+            cold_start: Some(TimeSpan::from_secs(20)),
         };
         let services = [
             (key("a"), ListingChange::Set(Arc::new(listing))),

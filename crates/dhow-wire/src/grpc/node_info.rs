@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dhow_core::amount::Amount;
 use dhow_core::directory::REVERSE;
+use dhow_core::spec::VolumeSupport;
 use dhow_core::state::{NodeInfo, NodeRole};
 
 use super::malformed::Malformed;
@@ -33,6 +34,12 @@ pub fn to_node_info(info: &NodeInfo) -> proto::NodeInfo {
         mesh_addr: info.mesh_addr.as_deref().map(str::to_owned),
         mounts_files: info.mounts_files,
         runs_steps: info.runs_steps,
+        volumes: match info.volumes {
+            VolumeSupport::Named => proto::VolumeSupport::Named,
+            VolumeSupport::Ephemeral => proto::VolumeSupport::Ephemeral,
+            VolumeSupport::Sized => proto::VolumeSupport::Sized,
+        }
+        .into(),
     }
 }
 
@@ -59,6 +66,11 @@ pub fn from_node_info(info: proto::NodeInfo) -> Result<NodeInfo, Malformed> {
             max: TEXT_CHARS_MAX,
         });
     }
+    let volumes = match info.volumes() {
+        proto::VolumeSupport::Named => VolumeSupport::Named,
+        proto::VolumeSupport::Ephemeral => VolumeSupport::Ephemeral,
+        proto::VolumeSupport::Sized => VolumeSupport::Sized,
+    };
     // One that is no address is left out: the node is not reached there either way.
     let mesh_addr = info.mesh_addr.filter(|text| {
         let is_address = text.parse::<SocketAddr>().is_ok_and(|addr| addr.port() != 0);
@@ -79,5 +91,6 @@ pub fn from_node_info(info: proto::NodeInfo) -> Result<NodeInfo, Malformed> {
         mesh_addr: mesh_addr.map(Arc::from),
         mounts_files: info.mounts_files,
         runs_steps: info.runs_steps,
+        volumes,
     })
 }

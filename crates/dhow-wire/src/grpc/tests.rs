@@ -231,6 +231,7 @@ fn a_node_arrives_as_it_said() {
         tries_settings: false,
         mounts_files: false,
         runs_steps: false,
+        volumes: dhow_core::spec::VolumeSupport::Named,
         mesh_addr: None,
     };
     assert_eq!(from_node_info(to_node_info(&info)).unwrap(), info);
@@ -297,7 +298,10 @@ fn what_a_node_uses_reads_back_and_odd_names_are_left_out() {
         cpu_milli: 1_500,
         memory_bytes: 1 << 30,
         replicas: vec![(name.clone(), used)],
+        tells_calls: true,
         endpoints: vec![EndpointRate {
+            in_flight: 4,
+            waiting: 1,
             service: name.service_key(),
             endpoint: "http".into(),
             requests_milli: 2_500,

@@ -32,6 +32,8 @@ pub fn to_usage(usage: &NodeUsage) -> proto::Usage {
                 endpoint: rate.endpoint.clone(),
                 requests_milli: rate.requests_milli,
                 errors_milli: rate.errors_milli,
+                in_flight: rate.in_flight,
+                waiting: rate.waiting,
             })
             .collect(),
         canaries: canaries
@@ -45,6 +47,7 @@ pub fn to_usage(usage: &NodeUsage) -> proto::Usage {
                 base_errors: count.figures.base.errors,
             })
             .collect(),
+        tells_calls: usage.tells_calls,
     }
 }
 
@@ -79,6 +82,7 @@ pub fn from_usage(usage: &proto::Usage) -> NodeUsage {
         replicas: replicas.filter_map(replica).collect(),
         endpoints: endpoints.filter_map(endpoint).collect(),
         canaries: canaries.filter_map(canary).collect(),
+        tells_calls: usage.tells_calls,
     }
 }
 
@@ -94,6 +98,9 @@ fn endpoint(told: &proto::EndpointRate) -> Option<EndpointRate> {
         endpoint: told.endpoint.clone(),
         requests_milli: told.requests_milli,
         errors_milli: told.errors_milli,
+        in_flight: told.in_flight,
+        // No more wait than there are.
+        waiting: told.waiting.min(told.in_flight),
     })
 }
 

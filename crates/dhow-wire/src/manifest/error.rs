@@ -41,6 +41,14 @@ pub enum ManifestError {
         allowed_secs: u32,
     },
     #[error(
+        "version {version} of the set was signed {age_secs} s ago, more than the `max_age` of {max_secs} s: sign a new one"
+    )]
+    Stale {
+        version: u64,
+        age_secs: u64,
+        max_secs: u64,
+    },
+    #[error(
         "the set has version {found}, older than version {previous}, which was taken from this source already: sign \
          it again, with a higher version"
     )]

@@ -118,6 +118,15 @@ impl ReceivedSet {
         self.check_files(&index)
     }
 
+    /// The paths that the index names, with their sizes: what is to be fetched before anything is proved. None where it
+    /// cannot be read or names what it may not.
+    pub fn listed(&self) -> Option<Vec<(String, u64)>> {
+        let index = self.read_index().ok()?;
+        let fine = index.files.iter().all(|file| check_path(&file.path).is_ok());
+        let files = index.files.into_iter().map(|file| (file.path, file.size_bytes));
+        fine.then(|| files.collect())
+    }
+
     fn read_index(&self) -> Result<ManifestIndex, ManifestError> {
         serde_json::from_slice(&self.index).map_err(|error| {
             let cause = IndexReadError(error.to_string());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dhow_core::command::{Command, DeploymentCommand, ManifestSpec};
+use dhow_core::command::{ApplyReason, Command, DeploymentCommand, ManifestSpec};
 use dhow_core::ids::DeploymentName;
 use dhow_core::spec::DeploymentSpec;
 use dhow_core::state::ManifestVersion;
@@ -22,6 +22,8 @@ pub struct VerifiedSet {
     version: ManifestVersion,
     deployments: BTreeMap<DeploymentName, Arc<DeploymentSpec>>,
     source: Option<Arc<str>>,
+    commit: Option<Arc<str>>,
+    why: ApplyReason,
 }
 
 impl VerifiedSet {
@@ -33,6 +35,8 @@ impl VerifiedSet {
             version,
             deployments,
             source: None,
+            commit: None,
+            why: ApplyReason::Newer,
         }
     }
 
@@ -44,6 +48,16 @@ impl VerifiedSet {
         }
     }
 
+    /// The same, read from this commit of a repository.
+    pub fn at_commit(self, commit: Option<Arc<str>>) -> Self {
+        Self { commit, ..self }
+    }
+
+    /// The same, put in force for another reason than that it is newer.
+    pub fn because(self, why: ApplyReason) -> Self {
+        Self { why, ..self }
+    }
+
     /// The command that puts it in force.
     pub fn into_command(self, wall_unix_secs: i64) -> Command {
         Command::Deployment(DeploymentCommand::ApplyManifests {
@@ -51,7 +65,18 @@ impl VerifiedSet {
             specs: self.deployments.into_values().map(ManifestSpec).collect(),
             wall_unix_secs,
             source: self.source,
+            commit: self.commit,
+            why: self.why,
         })
+    }
+
+    /// The commit of a repository that it was read from.
+    pub fn commit(&self) -> Option<&Arc<str>> {
+        self.commit.as_ref()
+    }
+
+    pub fn why(&self) -> ApplyReason {
+        self.why
     }
 
     pub fn source(&self) -> Option<&Arc<str>> {

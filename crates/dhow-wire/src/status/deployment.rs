@@ -23,6 +23,30 @@ pub struct DeploymentStatus {
     /// Where its endpoints are served at the moment: an address of `services` is one of that node's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub served: Vec<ServedEndpoint>,
+    /// The source that it comes from; absent where people deployed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<DeploymentSource>,
+}
+
+/// The source that has the last word about a deployment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeploymentSource {
+    pub name: String,
+    /// The set in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    /// The commit that it was read from, of a git repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// Until then people have the last word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended_until_unix_secs: Option<i64>,
+    /// When the leader looked at it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looked_unix_secs: Option<i64>,
+    /// Why the last look at it brought nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// An endpoint and the nodes that answer at it.

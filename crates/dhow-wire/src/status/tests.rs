@@ -36,6 +36,7 @@ fn deployments() {
         message: None,
         notes: Vec::new(),
         served: Vec::new(),
+        source: None,
     };
     let text = r#"{"deployment":"shop","revision":1,"state":"stable","services":[{"name":"web","running":3,"desired":3,"healthy":true,"endpoints":["http://localhost:8080"]}]}"#;
     check_golden(&status, text);
@@ -274,7 +275,7 @@ proptest! {
         });
         check_round_trip(&DeploymentStatus {
             deployment: deployment.clone(), revision, state: DeploymentState::Degraded, services: vec![summary],
-            message: message.clone(), notes: Vec::new(), served: Vec::new(),
+            message: message.clone(), notes: Vec::new(), served: Vec::new(), source: None,
         });
         check_round_trip(&NodeStatus {
             node_id: revision, role: NodeRole::Worker, status: NodeState::Drained, leader: healthy, labels,

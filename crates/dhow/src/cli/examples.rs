@@ -30,6 +30,10 @@ const ALL: &[Examples] = &[
         &[("dhow plan shop.dhow.yaml", "what a deploy would change")],
     ),
     (
+        &["plan", "rebalance"],
+        &[("dhow plan rebalance", "what would be moved, and what it brings")],
+    ),
+    (
         &["status"],
         &[
             ("dhow status", "all deployments"),
@@ -122,6 +126,13 @@ const ALL: &[Examples] = &[
     (
         &["start"],
         &[("dhow start shop --wait", "with the counts that it has")],
+    ),
+    (
+        &["rebalance"],
+        &[
+            ("dhow rebalance --max 10 --wait", ""),
+            ("dhow rebalance --stop", "what has not gone yet stays"),
+        ],
     ),
     (
         &["restart"],
@@ -223,6 +234,10 @@ const ALL: &[Examples] = &[
     ),
     (&["cluster", "status"], &[("dhow cluster status", "")]),
     (
+        &["cluster", "upgrade-check"],
+        &[("dhow cluster upgrade-check", "while servers are upgraded")],
+    ),
+    (
         &["cluster", "keygen"],
         &[("dhow cluster keygen > cluster.key", "with umask 077")],
     ),
@@ -253,6 +268,42 @@ const ALL: &[Examples] = &[
         &["cluster", "rotate-worker-ca"],
         &[("dhow cluster rotate-worker-ca", "")],
     ),
+    (
+        &["volume", "ls"],
+        &[
+            ("dhow volume ls", "of every node"),
+            ("dhow volume ls shop", "of one deployment"),
+        ],
+    ),
+    (&["volume", "show"], &[("dhow volume show shop/pgdata", "")]),
+    (
+        &["volume", "rm"],
+        &[("dhow volume rm shop/pgdata --node 2", "that of node 2")],
+    ),
+    (
+        &["volume", "prune"],
+        &[
+            ("dhow volume prune", "shows them and asks"),
+            ("dhow volume prune --yes", ""),
+        ],
+    ),
+    (
+        &["volume", "backup"],
+        &[
+            ("dhow volume backup shop/pgdata pgdata.tar", ""),
+            ("dhow volume backup shop/pgdata - | zstd > pgdata.tar.zst", ""),
+        ],
+    ),
+    (
+        &["volume", "restore"],
+        &[
+            (
+                "dhow stop shop/db --wait && dhow volume restore shop/pgdata pgdata.tar",
+                "",
+            ),
+            ("zstd -dc pgdata.tar.zst | dhow volume restore shop/pgdata -", ""),
+        ],
+    ),
     (&["image", "ls"], &[("dhow image ls", "of this node")]),
     (&["image", "pull"], &[("dhow image pull nginx:1.27", "")]),
     (
@@ -275,10 +326,27 @@ const ALL: &[Examples] = &[
     (&["secret", "rm"], &[("dhow secret rm db-password", "")]),
     (
         &["source", "add"],
-        &[(
-            "dhow source add site /srv/site --key KEY",
-            "the key that `source keygen` prints",
-        )],
+        &[
+            (
+                "dhow source add site /srv/site --key KEY",
+                "the key that `source keygen` prints",
+            ),
+            (
+                "dhow source add team https://git.example.com/team.git --git --ref main --path prod --key KEY",
+                "",
+            ),
+        ],
+    ),
+    (
+        &["source", "accept"],
+        &[
+            ("dhow source accept site", "what `source ls` says to wait"),
+            ("dhow source accept site --version 12", "only that one"),
+        ],
+    ),
+    (
+        &["source", "retry"],
+        &[("dhow source retry site", "after what it needs was mended")],
     ),
     (&["source", "ls"], &[("dhow source ls", "")]),
     (&["source", "rm"], &[("dhow source rm site", "")]),
@@ -339,6 +407,17 @@ const ALL: &[Examples] = &[
             "",
         )],
     ),
+    (
+        &["login"],
+        &[
+            (
+                "dhow login ghcr.io -u me --password-stdin < token",
+                "for all nodes that pull from there",
+            ),
+            ("dhow login --ls", "the registries"),
+        ],
+    ),
+    (&["logout"], &[("dhow logout ghcr.io", "")]),
     (
         &["completions"],
         &[("dhow completions bash > /etc/bash_completion.d/dhow", "")],

@@ -8,15 +8,6 @@ use jiff::{Timestamp, Zoned, civil};
 use crate::client::{Client, ClientError, Request};
 use crate::output;
 
-/// The argument of verbs that can tell what was.
-#[derive(clap::Args)]
-pub struct AtArg {
-    /// As it was then: at a revision of the state such as `1204`, at a time such as `2026-11-19T14:03` or `14:03`, or so
-    /// long ago, such as `2h`
-    #[arg(long, value_name = "REVISION|TIME", value_parser = at)]
-    pub at: Option<At>,
-}
-
 /// A moment that somebody named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
@@ -85,8 +76,8 @@ pub async fn resolve(client: &Client, at: At) -> Result<PastMoment, ClientError>
 }
 
 /// The same, and says it beside the answer.
-pub async fn announced(client: &Client, arg: &AtArg) -> Result<Option<PastMoment>, ClientError> {
-    let Some(at) = arg.at else {
+pub async fn announced(client: &Client, at: Option<At>) -> Result<Option<PastMoment>, ClientError> {
+    let Some(at) = at else {
         return Ok(None);
     };
     let moment = resolve(client, at).await?;

@@ -3,6 +3,7 @@
 mod backup;
 mod members;
 mod offline;
+mod upgrade;
 
 use clap::Subcommand;
 use dhow_cli::human::{bytes, time};
@@ -39,6 +40,7 @@ enum Command {
     Backup(backup::Args),
     Restore(offline::RestoreArgs),
     Recover(offline::RecoverArgs),
+    UpgradeCheck(upgrade::Args),
     /// Make a new CA of the workers; the one before is believed until the last certificate of it is of no use
     ///
     /// Nothing stops for it: workers take certificates of the new one by themselves.
@@ -54,6 +56,7 @@ impl Args {
             | Command::Add(_)
             | Command::Remove(_)
             | Command::Backup(_)
+            | Command::UpgradeCheck(_)
             | Command::RotateWorkerCa => false,
         }
     }
@@ -69,6 +72,7 @@ pub fn run_offline(args: &Args) -> anyhow::Result<Exit> {
         | Command::Add(_)
         | Command::Remove(_)
         | Command::Backup(_)
+        | Command::UpgradeCheck(_)
         | Command::RotateWorkerCa => Ok(Exit::BadInput),
     }
 }
@@ -79,6 +83,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         Command::Add(args) => members::add(args, client).await,
         Command::Remove(args) => members::remove(args, client).await,
         Command::Backup(args) => backup::run(args, client).await,
+        Command::UpgradeCheck(args) => upgrade::run(args, client).await,
         Command::RotateWorkerCa => rotate_worker_ca(client).await,
         Command::Keygen | Command::Restore(_) | Command::Recover(_) => run_offline(args),
     }

@@ -42,7 +42,6 @@ fn with_names(shell: Shell, script: &str) -> String {
 
 const BASH: &str = r#"
 _dhow_with_names() {
-    local IFS=$'\n'
     local line=${COMP_LINE:0:COMP_POINT} found cur
     # The line's own words: bash would divide them at `:` and `=`.
     local -a words
@@ -51,13 +50,15 @@ _dhow_with_names() {
     cur=${words[-1]}
     found=$("${words[0]}" @WORD@ "${words[@]:1}" 2>/dev/null)
     if [[ -n $found ]]; then
+        local IFS=$'\n'
         COMPREPLY=($found)
         # What stands before the last `:` or `=` is not written again.
         local kept=${cur%"${cur##*[:=]}"}
         [[ -n $kept ]] && COMPREPLY=("${COMPREPLY[@]#"$kept"}")
         return 0
     fi
-    _dhow "$@"
+    # Behind a `:` or `=` stands no option.
+    [[ $cur == -* || $cur != *[:=]* ]] && _dhow "$@"
 }
 complete -F _dhow_with_names -o bashdefault -o default dhow
 "#;
@@ -74,13 +75,12 @@ const ZSH: &str = r#"_dhow_with_names() {
     fi
 }
 
+compdef _dhow_with_names dhow
 if [ "$funcstack[1]" = "_dhow" ]; then
     _dhow_with_names "$@"
-else
-    compdef _dhow_with_names dhow
 fi
 "#;
 
 const FISH: &str = r#"
-complete -c dhow -a '((commandline -opc)[1] @WORD@ (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
+complete -c dhow -a '(dhow @WORD@ (commandline -opc)[2..-1] "$(commandline -ct)" 2>/dev/null)'
 "#;

@@ -29,7 +29,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
         name: source, spec, ..
     } = read;
     if args.detach {
-        let deployed = hand_over(client, &source, &spec, args.force).await?;
+        let deployed = hand_over(client, &source, &spec, args.into()).await?;
         output::note(&deploy::said(&deployed));
         if args.json {
             output::json(&serde_json::to_value(&deployed)?)?;
@@ -39,7 +39,7 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     let (deployed, what, watched) = deploy_and_watch(
         client,
         &source,
-        (&spec, args.force),
+        (&spec, args.into()),
         args.timeout.to_std(),
         interrupt(),
     )
@@ -53,22 +53,40 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
+/// What may be said with a deployment.
+#[derive(Clone, Copy, Default)]
+pub struct How {
+    /// Even what was taken back before.
+    force: bool,
+    /// For so long it counts in place of its source.
+    suspend_secs: Option<u64>,
+}
+
+impl From<&Args> for How {
+    fn from(args: &Args) -> Self {
+        Self {
+            force: args.force,
+            suspend_secs: args.suspend.secs(),
+        }
+    }
+}
+
 /// Hands a deployment over; it is durable when this returns.
 pub async fn hand_over(
     client: &Client,
     source: &str,
     spec: &DeploymentSpec,
-    force: bool,
+    how: How,
 ) -> Result<Deployed, ClientError> {
     let body = write_deployment(spec).map_err(|error| ClientError::Unreadable {
         host: client.host().clone(),
         why: error.to_string(),
     })?;
     let mut request = Request::post(&["deployments"]).query("source", source);
-    if force {
+    if how.force {
         request = request.query("force", "true");
     }
-    let request = request.json(body);
+    let request = request.query_if("suspend", how.suspend_secs).json(body);
     let deployed = client.fetch_as(request).await;
     deployed.map_err(|error| without_positions(source, error))
 }
@@ -97,11 +115,11 @@ pub fn without_positions(source: &str, error: ClientError) -> ClientError {
 pub async fn deploy_and_watch(
     client: &Client,
     source: &str,
-    (spec, force): (&DeploymentSpec, bool),
+    (spec, how): (&DeploymentSpec, How),
     timeout: Duration,
     stop: impl Future<Output = ()>,
 ) -> Result<(Deployed, Watch, Watched), ClientError> {
-    let deployed = hand_over(client, source, spec, force).await?;
+    let deployed = hand_over(client, source, spec, how).await?;
     output::note(&deploy::said(&deployed));
     let what = Watch {
         deployment: spec.deployment.clone(),

@@ -180,7 +180,8 @@ fn rendered(found: &[Found]) -> String {
     let count = |weight| found.iter().filter(|found| found.weight == weight).count();
     let _ = match (count(Weight::Broken), count(Weight::Lacks)) {
         (0, 0) => writeln!(text, "this host has all that a daemon needs"),
-        (0, lacks) => writeln!(text, "a daemon works here; {lacks} of what it can do is missing"),
+        (0, 1) => writeln!(text, "a daemon works here; 1 of what it can do is missing"),
+        (0, lacks) => writeln!(text, "a daemon works here; {lacks} of what it can do are missing"),
         (broken, _) => writeln!(text, "a daemon does not work here yet: {broken} to mend"),
     };
     text

@@ -198,7 +198,12 @@ pub async fn print_logs(client: &Client, query: &LogQuery, form: LogForm) -> any
                 resume.connect();
                 match pass_on(client, &mut lines, &mut resume, &mut printer).await? {
                     Passed::ReaderGone => return Ok(Exit::Done),
-                    Passed::Ended if !query.follow => return Ok(Exit::Done),
+                    Passed::Ended if !query.follow => {
+                        if query.previous && !printer.has_printed() {
+                            output::note("there are no such lines of a run before the newest one");
+                        }
+                        return Ok(Exit::Done);
+                    }
                     Passed::Broke(error) if !query.follow => return Err(error.into()),
                     Passed::Ended => None,
                     Passed::Broke(error) => Some(error),

@@ -66,7 +66,7 @@ enum Command {
 enum On {
     /// A rollout has failed for good
     RolloutFailed,
-    /// A rollout has failed and is taken back
+    /// A rollout has failed, or was aborted, and is taken back
     RolloutReverted,
     /// A node is lost
     NodeLost,
@@ -112,7 +112,8 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
                 on: on.iter().map(|on| (*on).into()).collect(),
                 plain_http: *plain_http,
             };
-            let request = Request::put(&["notify", name]).json(serde_json::to_value(asked)?);
+            let path = ["notify", name.as_str()];
+            let request = Request::put(&path).json(serde_json::to_value(asked)?);
             let _: WriteDone = client.fetch_as(request).await?;
             if drawn {
                 output::data(&format!("{key}\n"))?;

@@ -4,17 +4,20 @@
 
 mod local;
 
-use dhow_cli::plan;
 pub use dhow_cli::plan::Args;
+use dhow_cli::plan::{self, What};
 use dhow_wire::write_deployment;
 
-use super::deploy;
+use super::{deploy, rebalance};
 use crate::client::{Client, ClientError, Request};
 use crate::exit::Exit;
 use crate::output;
 use crate::source_files::{self, FromFile};
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
+    if let Some(What::Rebalance(args)) = &args.what {
+        return rebalance::plan(args, client).await;
+    }
     let read = match source_files::read_for(&args.from, client).await? {
         Ok(read) => read,
         Err(unread) => {

@@ -5,27 +5,30 @@ use std::io::IsTerminal;
 use dhow_cli::ps::{self, Columns};
 use dhow_wire::{ProblemCode, ReplicaStatus};
 
-use super::at::{self, AtArg};
+use super::at::{self, At};
 use crate::client::{Client, ClientError, Request};
 use crate::exit::Exit;
 use crate::output;
 
-/// What is shown, and of when.
+/// Show replicas: node, revision, state, health, restarts, age
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Args {
     #[command(flatten)]
     shown: ps::Args,
 
-    #[command(flatten)]
-    at: AtArg,
+    /// As it was then: at a revision of the state such as `1204`, at a time such as `2026-11-19T14:03` or `14:03`, or so
+    /// long ago, such as `2h`
+    #[arg(long, value_name = "REVISION|TIME", value_parser = at::at)]
+    at: Option<At>,
 }
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
-    if args.at.at.is_some() && (args.shown.live || args.shown.usage) {
+    if args.at.is_some() && (args.shown.live || args.shown.usage) {
         output::failure("what nodes say and use is not kept: leave --live and --usage out, or --at");
         return Ok(Exit::BadInput);
     }
-    let moment = at::announced(client, &args.at).await?;
+    let moment = at::announced(client, args.at).await?;
     let args = &args.shown;
     let request = |consistency: Option<&str>| {
         Request::get(&["replicas"])

@@ -13,7 +13,13 @@ use crate::progress::Watch;
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     let body = serde_json::to_value(RollbackRequest { to: args.to })?;
     let path = ["deployments", args.deployment.as_str(), "rollback"];
-    let deployed: Deployed = client.fetch_as(Request::post(&path).json(body)).await?;
+    let deployed: Deployed = client
+        .fetch_as(
+            Request::post(&path)
+                .query_if("suspend", args.suspend.secs())
+                .json(body),
+        )
+        .await?;
     output::note(&rollback::said(args.to, &deployed));
     if !args.wait.wait {
         return Ok(Exit::Done);

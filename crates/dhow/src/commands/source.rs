@@ -1,20 +1,21 @@
-//! `dhow source …`: directories of signed deployment files that the cluster follows.
+//! `dhow source …`: places of signed deployment files that the cluster follows.
 
+mod add;
 mod sign;
 
-use std::path::PathBuf;
-
 use clap::Subcommand;
-use dhow_wire::api::{SourceAddRequest, SourceStatus, SourceSynced, WriteDone};
+use dhow_wire::api::{SourceAcceptRequest, SourceStatus, SourceSynced, WriteDone};
+
+use dhow_cli::human;
 
 use super::listing::Listing;
 use crate::client::{Client, Request};
 use crate::exit::Exit;
 use crate::output;
 
-const NO_SOURCES: &str = "no sources; `dhow source add NAME DIR --key KEY` follows one";
+const NO_SOURCES: &str = "no sources; `dhow source add NAME PLACE --key KEY` follows one";
 
-/// Directories of signed deployment files that the cluster follows
+/// Places of signed deployment files that the cluster follows
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -23,21 +24,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Follow a directory: what is signed there is deployed, what is gone from there is removed
-    ///
-    /// Every server needs the directory, because whoever leads reads its own.
-    Add {
-        #[arg(value_name = "NAME")]
-        name: String,
-
-        /// The directory on the servers
-        #[arg(value_name = "DIR")]
-        dir: PathBuf,
-
-        /// A public key that may sign, as `dhow source keygen` prints it; may be given several times
-        #[arg(long = "key", value_name = "KEY", required = true)]
-        keys: Vec<String>,
-    },
+    Add(add::AddArgs),
     /// List the sources with the version in force
     Ls {
         /// Print the API's JSON on stdout
@@ -54,6 +41,20 @@ enum Command {
         #[arg(value_name = "NAME")]
         name: Option<String>,
     },
+    /// Say yes to a set that waits for it, because it would remove most of what the source has brought
+    Accept {
+        #[arg(value_name = "NAME")]
+        name: String,
+
+        /// Only this version, as `dhow source ls` shows it
+        #[arg(long, value_name = "VERSION")]
+        version: Option<u64>,
+    },
+    /// Try again what was taken back of the set in force
+    Retry {
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
     Keygen(sign::KeygenArgs),
     Sign(sign::SignArgs),
 }
@@ -63,7 +64,12 @@ impl Args {
     pub fn is_offline(&self) -> bool {
         match self.command {
             Command::Keygen(_) | Command::Sign(_) => true,
-            Command::Add { .. } | Command::Ls { .. } | Command::Rm { .. } | Command::Sync { .. } => false,
+            Command::Add(_)
+            | Command::Ls { .. }
+            | Command::Rm { .. }
+            | Command::Sync { .. }
+            | Command::Accept { .. }
+            | Command::Retry { .. } => false,
         }
     }
 }
@@ -72,15 +78,18 @@ pub fn run_offline(args: &Args) -> anyhow::Result<Exit> {
     match &args.command {
         Command::Keygen(args) => sign::keygen(args),
         Command::Sign(args) => sign::sign(args),
-        Command::Add { .. } | Command::Ls { .. } | Command::Rm { .. } | Command::Sync { .. } => {
-            Ok(Exit::BadInput)
-        }
+        Command::Add(_)
+        | Command::Ls { .. }
+        | Command::Rm { .. }
+        | Command::Sync { .. }
+        | Command::Accept { .. }
+        | Command::Retry { .. } => Ok(Exit::BadInput),
     }
 }
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
     match &args.command {
-        Command::Add { name, dir, keys } => add(client, name, dir, keys).await,
+        Command::Add(args) => add::add(client, args).await,
         Command::Ls { json } => list(client, *json).await,
         Command::Rm { name } => {
             let _: WriteDone = client.fetch_as(Request::delete(&["sources", name])).await?;
@@ -90,34 +99,37 @@ pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
             Ok(Exit::Done)
         }
         Command::Sync { name } => sync(client, name.as_deref()).await,
+        Command::Accept { name, version } => {
+            let body = serde_json::to_value(SourceAcceptRequest { version: *version })?;
+            let path = ["sources", name, "accept"];
+            let synced: SourceSynced = client.fetch_as(Request::post(&path).json(body)).await?;
+            output::note(&format!("{name}: version {} is in force now", synced.version));
+            Ok(Exit::Done)
+        }
+        Command::Retry { name } => {
+            let path = ["sources", name, "retry"];
+            let synced: SourceSynced = client.fetch_as(Request::post(&path)).await?;
+            output::note(&format!("{name}: version {} is tried again", synced.version));
+            Ok(Exit::Done)
+        }
         Command::Keygen(_) | Command::Sign(_) => run_offline(args),
     }
-}
-
-async fn add(client: &Client, name: &str, dir: &std::path::Path, keys: &[String]) -> anyhow::Result<Exit> {
-    let Some(text) = dir.to_str().filter(|_| dir.is_absolute()) else {
-        output::failure(&format!(
-            "{} is no absolute path: it is a directory on the servers",
-            dir.display()
-        ));
-        return Ok(Exit::BadInput);
-    };
-    let body = serde_json::to_value(SourceAddRequest {
-        dir: text.to_owned(),
-        keys: keys.to_vec(),
-    })?;
-    let _: WriteDone = client
-        .fetch_as(Request::put(&["sources", name]).json(body))
-        .await?;
-    output::note(&format!("source {name} is followed"));
-    Ok(Exit::Done)
 }
 
 async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
     let listing = Listing {
         path: "sources",
         none: NO_SOURCES,
-        heading: &["NAME", "VERSION", "DEPLOYMENTS", "FROM", "DIRECTORY", "PROBLEM"],
+        heading: &[
+            "NAME",
+            "VERSION",
+            "COMMIT",
+            "DEPLOYMENTS",
+            "FROM",
+            "PLACE",
+            "LOOKED",
+            "PROBLEM",
+        ],
     };
     let row = |source: &SourceStatus| {
         let from = match source.configured {
@@ -127,13 +139,31 @@ async fn list(client: &Client, json: bool) -> anyhow::Result<Exit> {
         [
             source.name.clone(),
             source.version.map_or("-".into(), |version| version.to_string()),
-            source.deployments.join(","),
+            source.commit.as_deref().map_or("-".into(), short_commit),
+            deployments(source),
             from.into(),
             source.dir.clone(),
+            source.looked_unix_secs.map_or("-".into(), |then| {
+                format!("{} ago", human::age(then, output::now_unix_secs()))
+            }),
             output::one_line(source.problem.as_deref().unwrap_or_default()),
         ]
     };
     listing.print(client, json, row).await
+}
+
+/// As much of a commit as git shows.
+fn short_commit(commit: &str) -> String {
+    commit.chars().take(12).collect()
+}
+
+/// What it has brought, and of what people have the last word.
+fn deployments(source: &SourceStatus) -> String {
+    let one = |name: &String| match source.suspended.contains(name) {
+        true => format!("{name} (suspended)"),
+        false => name.clone(),
+    };
+    source.deployments.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
 async fn sync(client: &Client, name: Option<&str>) -> anyhow::Result<Exit> {

@@ -4,24 +4,27 @@ use dhow_cli::status;
 use dhow_core::ids::DeploymentName;
 use dhow_wire::{DeploymentStatus, ServedEndpoint};
 
-use super::at::{self, AtArg};
+use super::at::{self, At};
 use super::wait::viewpoint;
 use crate::client::{Client, Request};
 use crate::exit::Exit;
 use crate::output;
 
-/// What is shown, and of when.
+/// Show deployments: services with running and wanted replicas, health, endpoints
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Args {
     #[command(flatten)]
     shown: status::Args,
 
-    #[command(flatten)]
-    at: AtArg,
+    /// As it was then: at a revision of the state such as `1204`, at a time such as `2026-11-19T14:03` or `14:03`, or so
+    /// long ago, such as `2h`
+    #[arg(long, value_name = "REVISION|TIME", value_parser = at::at)]
+    at: Option<At>,
 }
 
 pub async fn run(args: &Args, client: &Client) -> anyhow::Result<Exit> {
-    let moment = at::announced(client, &args.at).await?;
+    let moment = at::announced(client, args.at).await?;
     let revision = moment.map(|moment| moment.revision);
     match &args.shown.deployment {
         Some(name) => one(&args.shown, client, name, revision).await,

@@ -14,7 +14,7 @@ use dhow_wire::{DaemonConfig, LogConfig, LogFormat, LogLevel, Setting};
 use tokio_util::sync::CancellationToken;
 
 use super::daemon::{config_of_data_dir, server_runtime};
-use super::deploy::deploy_and_watch;
+use super::deploy::{How, deploy_and_watch};
 use super::logs::{LogForm, LogQuery, print_logs};
 use super::rm;
 use super::wait::{Watched, conclude, conclude_before_stop, interrupt, print_endpoints};
@@ -177,8 +177,14 @@ async fn bring_up(
             false => stop.cancelled().await,
         }
     };
-    let (_, what, watched) =
-        deploy_and_watch(client, source, (spec, false), args.timeout.to_std(), stopped).await?;
+    let (_, what, watched) = deploy_and_watch(
+        client,
+        source,
+        (spec, How::default()),
+        args.timeout.to_std(),
+        stopped,
+    )
+    .await?;
     let result = match &watched {
         Watched::Result(result) => result,
         Watched::Interrupted if args.detach => return Ok(conclude(&what, &watched, ProgressOutcome::Ready)),

@@ -5,15 +5,17 @@ use dhow_core::ids::NodeId;
 use dhow_core::spec::PullPolicy;
 use dhow_core::usage::{EndpointFigures, RelayFigures};
 use dhow_driver::driver::{DriverError, error_chain};
+use dhow_driver::volume::Volumes;
 use dhow_server::net::node_door::{
     Answer, DoorError, ExecRequest, ExecSession, ImagePort, LogItems, LogQuery, NetCheckRequest, NodeDoor,
-    PresentReplica, PullSteps, ReplicaPull,
+    NodeVolume, PresentReplica, PullSteps, ReplicaPull, VolumeBytes, VolumeName,
 };
 use dhow_wire::api::{ImageImportRequest, ImageInfo, ImageName, ImagesRemoved, NetCheck};
 use futures_util::StreamExt;
 
 use super::door_exec;
 use super::door_images::ImageDoor;
+use super::door_volumes::VolumeDoor;
 
 /// The door through which the API reaches the agent and the images of its own process. It refuses requests for any
 /// other node.
@@ -21,11 +23,18 @@ pub struct LocalDoor {
     node: NodeId,
     agent: AgentHandle,
     images: ImageDoor,
+    volumes: VolumeDoor,
 }
 
 impl LocalDoor {
-    pub fn new(node: NodeId, agent: AgentHandle, images: ImageDoor) -> Self {
-        Self { node, agent, images }
+    pub fn new(node: NodeId, agent: AgentHandle, images: ImageDoor, volumes: Volumes) -> Self {
+        let volumes = VolumeDoor::new(volumes, agent.clone());
+        Self {
+            node,
+            agent,
+            images,
+            volumes,
+        }
     }
 
     fn check(&self, node: NodeId) -> Result<(), DoorError> {
@@ -118,6 +127,34 @@ impl NodeDoor for LocalDoor {
         Box::pin(async move {
             self.check(node)?;
             self.images.prune().await
+        })
+    }
+
+    fn volumes(&self, node: NodeId) -> Answer<'_, Vec<NodeVolume>> {
+        Box::pin(async move {
+            self.check(node)?;
+            self.volumes.list().await
+        })
+    }
+
+    fn remove_volume(&self, node: NodeId, volume: VolumeName) -> Answer<'_, ()> {
+        Box::pin(async move {
+            self.check(node)?;
+            self.volumes.remove(volume).await
+        })
+    }
+
+    fn backup_volume(&self, node: NodeId, volume: VolumeName) -> Answer<'_, VolumeBytes> {
+        Box::pin(async move {
+            self.check(node)?;
+            self.volumes.backup(volume).await
+        })
+    }
+
+    fn restore_volume(&self, node: NodeId, volume: VolumeName, bytes: VolumeBytes) -> Answer<'_, ()> {
+        Box::pin(async move {
+            self.check(node)?;
+            self.volumes.restore(volume, bytes).await
         })
     }
 

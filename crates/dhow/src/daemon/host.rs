@@ -11,7 +11,7 @@ use dhow_driver::container::{
     BridgeConfig, ContainerConfig, ContainerDriver, ServiceNetwork, Subnet, host_name_servers,
 };
 use dhow_driver::driver::{Driver, error_chain};
-use dhow_driver::image::{Images, ImagesOptions};
+use dhow_driver::image::{Images, ImagesOptions, Logins};
 use dhow_driver::process::{ProcessConfig, ProcessDriver};
 use dhow_driver::shim::{ShimClient, ShimConfig, strays};
 use dhow_driver::unavailable::UnavailableDriver;
@@ -171,8 +171,9 @@ impl Opened {
             proxy_user: Some(proxy.user()),
             ..BridgeConfig::default()
         };
+        let logins = Logins::default();
         let (container, images, containers): (Arc<dyn Driver>, _, _) =
-            match open_containers(data_dir, registries, &shim, &cgroups, bridge) {
+            match open_containers(data_dir, (registries, &logins), &shim, &cgroups, bridge) {
                 Ok((driver, images)) => (Arc::new(driver.clone()), images_of(&driver, images), Some(driver)),
                 Err(why) => {
                     tracing::info!(why, "containers cannot run here");
@@ -182,7 +183,11 @@ impl Opened {
             };
         Ok(Self {
             data_dir: data_dir.to_owned(),
-            drivers: Drivers { process, container },
+            drivers: Drivers {
+                process,
+                container,
+                logins,
+            },
             images,
             proxy,
             shim,
@@ -241,7 +246,7 @@ fn remove_groups(cgroups: &CgroupHost) -> Result<(), CgroupError> {
 /// The container driver and its images, or why this host has none.
 fn open_containers(
     data_dir: &Path,
-    registries: RegistryConfig,
+    (registries, logins): (RegistryConfig, &Logins),
     shim: &Arc<ShimClient>,
     cgroups: &Arc<CgroupHost>,
     network: BridgeConfig,
@@ -252,6 +257,7 @@ fn open_containers(
     let mut options = ImagesOptions::new(data_dir.join("images"));
     options.registries.insecure = registries.insecure;
     options.registries.authority_files = registries.authority_files;
+    options.registries.logins = logins.clone();
     let images = Images::open(options);
     let images = images.map_err(|error| error_chain(&error))?;
     let driver = ContainerDriver::open(ContainerConfig {

@@ -45,6 +45,7 @@ pub fn node_info(config: &DaemonConfig, role: NodeRole) -> NodeInfo {
         tries_settings: true,
         mounts_files: true,
         runs_steps: true,
+        volumes: dhow_driver::volume::support(&config.data_dir),
         mesh_addr: config.mesh_addr().map(|mesh| mesh.told.to_string().into()),
     }
 }

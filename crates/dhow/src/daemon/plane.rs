@@ -17,12 +17,16 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 /// The runtime's options with the sources of signed files that the configuration names.
-pub fn with_sources(config: &DaemonConfig, options: RuntimeOptions) -> RuntimeOptions {
+pub fn with_sources(
+    config: &DaemonConfig,
+    options: RuntimeOptions,
+    secrets: &Arc<SecretBox>,
+) -> RuntimeOptions {
     RuntimeOptions {
-        sources: Arc::new(ManifestSources::new(
-            &config.sources,
-            Some(super::file_policy(config)),
-        )),
+        sources: Arc::new(
+            ManifestSources::new(&config.sources, Some(super::file_policy(config)))
+                .with_secrets(Arc::clone(secrets)),
+        ),
         ..options
     }
 }

@@ -191,7 +191,8 @@ impl Server {
         let listening = tls::listen(&transport, own.raft_addr, log.handler(), end.clone()).await;
         let listening = listening.context("the other servers cannot be listened to")?;
         let cancel = CancellationToken::new();
-        let options = with_past(config, with_sources(config, opened.options));
+        let secrets = Arc::new(SecretBox::from_cluster_key(&security.key));
+        let options = with_past(config, with_sources(config, opened.options, &secrets));
         let runtime = runtime::spawn_with(cancel.clone(), opened.state, clock, options);
         let cluster = Arc::new(RaftCluster {
             mode: (&config.cluster).into(),

@@ -49,7 +49,8 @@ pub async fn start(
     opened.options.storage = storage;
     let cancel = CancellationToken::new();
     let clock: Arc<dyn Clock> = clock;
-    let options = with_past(config, with_sources(config, opened.options));
+    let secrets = Arc::new(SecretBox::open(&config.data_dir.join("cluster"))?);
+    let options = with_past(config, with_sources(config, opened.options, &secrets));
     let runtime = runtime::spawn_with(cancel.clone(), opened.state, Arc::clone(&clock), options);
     let (input, view) = (runtime.input(), runtime.view());
     lead(&view).await?;
@@ -63,7 +64,6 @@ pub async fn start(
         let (config, input, view) = (config.clone(), input.clone(), view.clone());
         tokio::spawn(write_later(config, input, view, cancel.clone()))
     });
-    let secrets = Arc::new(SecretBox::open(&config.data_dir.join("cluster"))?);
     let (tasks, end) = (TaskTracker::new(), CancellationToken::new());
     let leases = leases(&runtime, &clock);
     let pipe = Pipe {

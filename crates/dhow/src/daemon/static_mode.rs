@@ -82,7 +82,8 @@ pub async fn start(
         log,
         task,
     } = opened;
-    let mut options = with_sources(config, opened.options);
+    let secrets = Arc::new(SecretBox::from_cluster_key(&security.key));
+    let mut options = with_sources(config, opened.options, &secrets);
     options.storage = storage;
     let runtime = runtime::spawn_with(cancel.clone(), opened.state, Arc::clone(&clock), options);
     let desk = open_desk(&config.data_dir, &runtime.view(), &log).await?;
@@ -93,7 +94,6 @@ pub async fn start(
         view: runtime.view(),
         desk: desk.clone(),
     });
-    let secrets = Arc::new(SecretBox::from_cluster_key(&security.key));
     let info = NodeInfo {
         os: own.os.as_str().into(),
         ..node_info(config, NodeRole::Peer)

@@ -22,6 +22,7 @@ use anyhow::Context;
 use dhow_agent::session::grpc::{Backoff, Errand, FixedRoutes, GrpcOptions, GrpcSession, SessionStanding};
 use dhow_agent::{Agent, AgentHandle, AgentOptions};
 use dhow_core::state::{NodeInfo, NodeRole};
+use dhow_driver::volume::Volumes;
 use dhow_server::api::{self, ApiTls, Tunneled, WorkerApi};
 use dhow_server::clock::{Clock, SystemClock};
 use dhow_server::net::keys::WorkerIdentity;
@@ -294,7 +295,12 @@ impl Worker<'_> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let worker = WorkerApi {
             node,
-            door: Arc::new(LocalDoor::new(node, agent.clone(), host.images.clone())),
+            door: Arc::new(LocalDoor::new(
+                node,
+                agent.clone(),
+                host.images.clone(),
+                Volumes::new(self.config.data_dir.join("volumes")),
+            )),
             standing: Arc::new(move || match &*standing.borrow() {
                 SessionStanding::Open { .. } => None,
                 other @ (SessionStanding::Seeking { .. } | SessionStanding::Unknown) => {

@@ -29,7 +29,10 @@ fn files_of_host_programs_are_copied_both_ways() {
     let daemon = Daemon::start("copies");
     let folder = daemon.scratch.path.join("work");
     fs::create_dir(&folder).unwrap();
-    let web = Service::sleeper().with("workdir", json!(folder));
+    let web = Service::sleeper().with(
+        "command",
+        json!({ "entrypoint": ["sleep", "3600"], "workdir": folder }),
+    );
     daemon.deploy("shop", &[("web", web)]).ends_with(0);
     let here = daemon.scratch.path.join("site");
     site(&here);

@@ -8,6 +8,7 @@ mod cluster;
 mod daemon;
 mod deployment;
 mod disk;
+pub mod git_server;
 mod host;
 mod images;
 mod load;

@@ -237,6 +237,7 @@ fn info() -> NodeInfo {
         tries_settings: false,
         mounts_files: false,
         runs_steps: false,
+        volumes: dhow_core::spec::VolumeSupport::Named,
         mesh_addr: None,
     }
 }

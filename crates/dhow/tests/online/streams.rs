@@ -364,6 +364,7 @@ fn completions_are_scripts() {
         let script = daemon.run(&["completions", shell]);
         assert_eq!(script.code, 0);
         assert!(script.stdout.contains("rollback"), "{shell}");
+        assert!(script.stdout.contains("complete-names"), "{shell} asks for names");
     }
     assert_eq!(daemon.run(&["completions", "cmd.exe"]).code, 2);
 }

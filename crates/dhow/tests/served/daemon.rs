@@ -131,14 +131,8 @@ impl Answer {
     }
 }
 
-async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: CancellationToken) -> SocketAddr {
-    let clock = Arc::new(SystemClock::new());
-    let now_unix_secs = clock.wall_unix_ms() / 1_000;
-    let handle = spawn(cancel.clone(), State::default(), clock.clone());
-    let (input, view) = (handle.input(), handle.view());
-    let mut leads = view.leaderships();
-    leads.wait_for(|leadership| leadership.is_here).await.unwrap();
-    let info = NodeInfo {
+fn node_info() -> NodeInfo {
+    NodeInfo {
         role: NodeRole::Peer,
         api_addr: None,
         os: "linux".into(),
@@ -152,11 +146,21 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
         tries_settings: false,
         mounts_files: false,
         runs_steps: false,
+        volumes: dhow_core::spec::VolumeSupport::Named,
         mesh_addr: None,
-    };
+    }
+}
+
+async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: CancellationToken) -> SocketAddr {
+    let clock = Arc::new(SystemClock::new());
+    let now_unix_secs = clock.wall_unix_ms() / 1_000;
+    let handle = spawn(cancel.clone(), State::default(), clock.clone());
+    let (input, view) = (handle.input(), handle.view());
+    let mut leads = view.leaderships();
+    leads.wait_for(|leadership| leadership.is_here).await.unwrap();
     let register = CoreCommand::Node(NodeCommand::Register {
         node: NODE,
-        info: Arc::new(info),
+        info: Arc::new(node_info()),
     });
     input.write(register, None).await.unwrap();
     tokio::spawn(run_node(input.clone(), view.clone()));

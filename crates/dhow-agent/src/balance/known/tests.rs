@@ -53,6 +53,7 @@ fn told() -> Arc<KnownDirectory> {
             endpoints: endpoints(json).into(),
             ready: ready.iter().cloned().collect(),
             canary: None,
+            cold_start: None,
         })
     };
     let db = [name("db", OWN).1, name("db", NodeId(2)).1];
@@ -352,6 +353,7 @@ fn what_was_given_up_keeps_its_address_until_servers_say_that_it_is_gone() {
                 endpoints: endpoints(PG).into(),
                 ready: [name("dns", NodeId(2)).1].into(),
                 canary: None,
+                cold_start: None,
             };
             next.directory.services.insert(other.clone(), Arc::new(listing));
         }
@@ -410,6 +412,7 @@ fn what_everybody_was_told_goes_on_answering_where_servers_begin_to_tell_on_dema
         endpoints: endpoints(PG).into(),
         ready: [name("dns", NodeId(2)).1].into(),
         canary: None,
+        cold_start: None,
     };
     all.directory.services.insert(other.clone(), Arc::new(listing));
     routes.known.tell(place, Some(&Arc::new(all)));

@@ -92,6 +92,8 @@ mod tests {
                 name: "data".into(),
                 target: "/data".into(),
                 read_only: false,
+                nocopy: false,
+                size: None,
             }],
             ..ServiceSpec::default()
         };

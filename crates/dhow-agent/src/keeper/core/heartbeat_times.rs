@@ -47,10 +47,15 @@ impl HeartbeatTimes {
     /// Takes what the control plane has said. A shorter time counts from now on; a longer one once it is its turn.
     pub fn follow(&mut self, pace: Pace, now_ms: u64) {
         let is_new_session = pace.session != self.pace.session;
+        let is_urgent = pace.urgent != self.pace.urgent;
         if pace == self.pace {
             return;
         }
         self.pace = pace;
+        if is_urgent {
+            self.next_ms = now_ms;
+            return;
+        }
         if is_new_session {
             self.sent = 0;
             self.next_ms = now_ms.saturating_add(self.delay_ms());
@@ -73,7 +78,11 @@ mod tests {
     use super::*;
 
     fn pace(ttl_secs: u32, session: u64) -> Pace {
-        Pace { ttl_secs, session }
+        Pace {
+            ttl_secs,
+            session,
+            ..Pace::default()
+        }
     }
 
     /// Lets time pass until the next heartbeat, and says how long that was.
@@ -110,6 +119,20 @@ mod tests {
         times.follow(pace(300, 1), now_ms);
         assert!(waited(&mut times, &mut now_ms) < 10_000);
         assert!(waited(&mut times, &mut now_ms) > 299_000);
+    }
+
+    #[test]
+    fn what_is_urgent_goes_at_once_and_changes_no_later_one() {
+        let (mut times, now_ms) = (HeartbeatTimes::new(NodeId(7), pace(200, 1), 0), 1_000);
+        let urgent = Pace {
+            urgent: 1,
+            ..pace(200, 1)
+        };
+        assert!(!times.is_due(now_ms));
+        times.follow(urgent, now_ms);
+        assert!(times.is_due(now_ms) && !times.is_due(now_ms));
+        times.follow(urgent, now_ms);
+        assert!(times.due_ms() > now_ms + 1_000);
     }
 
     #[test]

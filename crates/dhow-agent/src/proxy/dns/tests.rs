@@ -27,6 +27,7 @@ fn service(deployment: &str, service: &str, third: u8) -> NamedService {
         path: None,
         backends: vec![Backend::here("a", SocketAddr::from(([127, 0, 0, 1], 9)))],
         options: Default::default(),
+        cold_start_ms: None,
     };
     let replica = |index: u8| NamedReplica {
         name: format!("{service}-default-{index}"),

@@ -17,7 +17,7 @@ use super::failed::Failed;
 use super::pool::{self, Link, Reuse, Speaks};
 use crate::proxy::backend::Lease;
 use crate::proxy::mesh::Origin;
-use crate::proxy::meters::Call;
+use crate::proxy::meters::{Call, Waiting};
 use crate::proxy::routes::{Route, StickyTo, Tried};
 
 /// How long a request waits for a backend when there is none: a replica that is just being replaced.
@@ -65,6 +65,8 @@ pub struct Attempts<'c> {
     was_stale: bool,
     tried: Tried,
     deadline: Instant,
+    /// It waits for the first replica of a service that has none.
+    waiting: Option<Waiting>,
     /// Counted for the endpoint whose route was found first.
     call: Option<Call>,
 }
@@ -78,6 +80,7 @@ impl<'c> Attempts<'c> {
             was_stale: false,
             tried: Tried::default(),
             deadline: Instant::now() + BACKEND_WAIT,
+            waiting: None,
             call: None,
         }
     }
@@ -128,6 +131,7 @@ impl<'c> Attempts<'c> {
             if let Some(done) = self.try_route(&route, asked).await? {
                 return Ok(done);
             }
+            self.wait_for_first(&route)?;
             let now = Instant::now();
             if now >= self.deadline {
                 return Err(Failed::NoBackend);
@@ -144,6 +148,22 @@ impl<'c> Attempts<'c> {
             let found = routes.borrow_and_update().find(host, path);
             route = found.ok_or_else(|| Failed::no_route(host, path))?;
         }
+    }
+
+    /// Has the request wait longer where its service has no replica yet and may get one. Nothing of its body is read
+    /// meanwhile.
+    fn wait_for_first(&mut self, route: &Route) -> Result<(), Failed> {
+        let Some(cold_start) = route.cold_start.filter(|_| !route.has_backend()) else {
+            return Ok(());
+        };
+        if !route.meter.is_heard() {
+            return Err(Failed::Unheard);
+        }
+        if self.waiting.is_none() {
+            self.waiting = Some(route.meter.wait().ok_or(Failed::Crowded)?);
+            self.deadline = Instant::now() + cold_start;
+        }
+        Ok(())
     }
 
     /// Tries one backend after the other; `None` when none of them took the request.

@@ -26,6 +26,10 @@ pub enum Failed {
     /// Whoever calls may not.
     Forbidden,
     NoBackend,
+    /// As many requests wait for a first replica as may.
+    Crowded,
+    /// Nobody hears that a first replica is called for.
+    Unheard,
     /// This node has as much under way as it can.
     Full,
     Lost,
@@ -33,6 +37,10 @@ pub enum Failed {
     Answer(Option<BadAnswer>),
     /// The replica took longer than its endpoint lets it.
     Late,
+}
+
+fn unavailable(why: &str) -> (StatusCode, String) {
+    (StatusCode::SERVICE_UNAVAILABLE, why.to_owned())
 }
 
 /// The headers that stand with the proxy's own word.
@@ -53,7 +61,9 @@ impl Failed {
     /// Whether replicas are to blame, and neither the client nor its request.
     pub fn is_of_replicas(&self) -> bool {
         match self {
-            Self::NoBackend | Self::Lost | Self::Answer(_) | Self::Late => true,
+            Self::NoBackend | Self::Crowded | Self::Unheard | Self::Lost | Self::Answer(_) | Self::Late => {
+                true
+            }
             Self::Bad(_)
             | Self::Body
             | Self::Stalled
@@ -118,6 +128,8 @@ impl Failed {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "no replica takes requests now\n".to_owned(),
             ),
+            Self::Crowded => unavailable("as many requests wait for the first replica as may\n"),
+            Self::Unheard => unavailable("no replica runs, and no leader is reached to have one started\n"),
             Self::Full => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "this node has no room for more requests now\n".to_owned(),

@@ -87,6 +87,9 @@ pub struct NamedEndpoint {
     pub backends: Vec<Backend>,
     #[serde(default, skip_serializing_if = "EndpointOptions::is_plain")]
     pub options: EndpointOptions,
+    /// As in a [`Route`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold_start_ms: Option<u64>,
 }
 
 /// One replica by its own name, such as `db-default-0`, with an address of its own. Behind it stand the service's backends
@@ -254,6 +257,7 @@ impl NamedService {
                 allow: endpoint.allow.clone(),
             }),
             options: endpoint.options.clone(),
+            cold_start_ms: endpoint.cold_start_ms,
             ..Route::default()
         }
     }

@@ -137,6 +137,7 @@ fn named(deployment: &str, service: &str, last: u8) -> NamedService {
                 },
             ],
             options: EndpointOptions::default(),
+            cold_start_ms: None,
         }],
         replicas: Vec::new(),
     }

@@ -46,6 +46,8 @@ pub(super) struct SessionState {
     pub wanted: watch::Sender<BTreeSet<ServiceKey>>,
     /// What the next heartbeat tells of the node.
     pub usage: watch::Sender<Option<NodeUsage>>,
+    /// Whether the last heartbeat was answered.
+    pub heard: watch::Sender<bool>,
     /// The session that is to be left, and why.
     leaving: watch::Sender<(u64, Option<Refusal>)>,
     opened: AtomicU64,
@@ -60,6 +62,12 @@ pub(super) struct Open {
 }
 
 impl SessionState {
+    /// Takes whether anybody who decides hears this node.
+    pub fn hear(&self, is_heard: bool) {
+        self.heard
+            .send_if_modified(|known| std::mem::replace(known, is_heard) != is_heard);
+    }
+
     pub fn new(options: GrpcOptions) -> Self {
         Self {
             info: watch::Sender::new(options.info.clone()),
@@ -73,6 +81,7 @@ impl SessionState {
             highest: watch::Sender::default(),
             wanted: watch::Sender::default(),
             usage: watch::Sender::new(None),
+            heard: watch::Sender::new(true),
             leaving: watch::Sender::new((0, None)),
             opened: AtomicU64::new(0),
         }
@@ -199,6 +208,7 @@ impl Link {
                 Err(ended) => (endpoint, ended),
             };
             self.shared.open.send_replace(None);
+            self.shared.hear(false);
             self.take(&endpoint, ended);
         }
     }
@@ -312,10 +322,14 @@ impl Link {
         tracing::info!(address, server = opened.server_id, "the session is open");
         // The server says it again where it still wants the node to end.
         shared.drains.send_replace(false);
-        shared.pace.send_replace(Pace {
-            ttl_secs: opened.next_ttl_secs,
-            session: number,
+        shared.pace.send_modify(|pace| {
+            *pace = Pace {
+                ttl_secs: opened.next_ttl_secs,
+                session: number,
+                ..*pace
+            };
         });
+        shared.hear(true);
         shared.standing.send_replace(SessionStanding::Open {
             address: address.clone(),
             cluster_id: opened.cluster_id.clone(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use imbl::OrdSet;
 
 use super::super::chosen::chosen;
-use super::super::{Absent, CanaryShare, Directory, Interest, Listing, READY_MAX};
+use super::super::{Absent, CanaryShare, Directory, Interest, Listing, READY_MAX, cold_start_of};
 use super::{Delta, DirectoryIndex, certificates_of, is_open, ready_of};
 use crate::ids::{DeploymentName, NodeId, ServiceId, ServiceKey};
 use crate::state::{Node, Service, State};
@@ -161,6 +161,7 @@ fn fresh(state: &State, service: &Service) -> Option<(ServiceKey, Listing)> {
         endpoints: endpoints.as_slice().into(),
         ready: ready_of(state, service),
         canary: CanaryShare::of(service),
+        cold_start: cold_start_of(service),
     };
     Some((service.key.clone(), listing))
 }

@@ -63,6 +63,7 @@ proptest! {
         world.spec = ServiceSpec::default();
         world.spec.affinity.mode = AffinityMode::Pack;
         world.present.clear();
+        world.count_held();
         world.bound_to = None;
         prop_assert_eq!(world.table().place(&world.ask(), wanted), Naive::new(&world).place(wanted));
     }
@@ -77,6 +78,19 @@ proptest! {
             let (demand, used, capacity) = (world.demand, node.used, node.capacity);
             prop_assert!(demand.cpu_milli == 0 || used.cpu_milli <= capacity.cpu_milli);
             prop_assert!(demand.memory_bytes == 0 || used.memory_bytes <= capacity.memory_bytes);
+        }
+    }
+
+    #[test]
+    fn no_rule_is_broken(world in any_world(), wanted in 0..24_u32) {
+        let chosen = world.table().place(&world.ask(), wanted);
+        let mut sofar = Vec::new();
+        for id in chosen {
+            let before = world.with_present(&sofar);
+            let naive = Naive::new(&before);
+            let node = before.nodes.iter().find(|node| node.id == id).unwrap();
+            prop_assert!(naive.keeps_rules(node), "node {id} after {sofar:?}");
+            sofar.push(id);
         }
     }
 
@@ -113,6 +127,8 @@ proptest! {
         world.spec.affinity.mode = AffinityMode::Pack;
         world.spec.affinity.spread_by = None;
         world.spec.node_selector.prefer_labels.clear();
+        world.spec.max_per.clear();
+        world.company.retain(|company| company.required);
         let naive = Naive::new(&world);
         let feasible = naive.nodes.iter().filter(|node| naive.feasible(node));
         let rooms: Vec<(NodeId, u32)> = feasible.map(|node| (node.id, naive.room(node, wanted))).collect();
@@ -163,6 +179,13 @@ proptest! {
             }
         }
         bare.present.clear();
+        // Services that run on every node have no such rules.
+        let mut world = world;
+        for world in [&mut bare, &mut world] {
+            world.spec.max_per_node = None;
+            world.spec.max_per.clear();
+            world.company.clear();
+        }
         let naive = Naive::new(&bare);
         let expected: Vec<NodeId> =
             bare.nodes.iter().filter(|node| naive.feasible(node)).map(|node| node.id).collect();
@@ -208,7 +231,9 @@ proptest! {
     }
 
     #[test]
-    fn one_row_is_marked_as_all_are(world in any_world()) {
+    fn one_row_is_marked_as_all_are(mut world in any_world()) {
+        // With rules all rows are looked at.
+        world.company.clear();
         let table = world.table();
         let marks = Marks::new(&table, &world.ask(), Some("zone"));
         for row in table.row_numbers() {

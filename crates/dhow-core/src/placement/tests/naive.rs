@@ -2,17 +2,18 @@
 //! scored anew for every replica.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::world::{OURS, World};
 use crate::ids::NodeId;
-use crate::placement::{NodeRow, Occupant, Openness};
+use crate::placement::{Company, NodeRow, Occupant, Openness, Wish};
 use crate::spec::{AffinityMode, NodeMode};
 
 pub struct Naive<'a> {
     world: &'a World,
     pub nodes: Vec<NodeRow>,
     own: BTreeMap<NodeId, u32>,
+    held: BTreeMap<NodeId, u32>,
 }
 
 impl<'a> Naive<'a> {
@@ -25,6 +26,7 @@ impl<'a> Naive<'a> {
             world,
             nodes: world.nodes.clone(),
             own,
+            held: world.held.iter().copied().collect(),
         }
     }
 
@@ -47,6 +49,7 @@ impl<'a> Naive<'a> {
             }
             chosen.push(node.id);
             *self.own.entry(node.id).or_default() += 1;
+            *self.held.entry(node.id).or_default() += 1;
         }
         chosen
     }
@@ -58,6 +61,11 @@ impl<'a> Naive<'a> {
             .labels
             .iter()
             .all(|(key, value)| node.labels.get(key) == Some(value));
+        let rules_met = spec
+            .node_selector
+            .rules
+            .iter()
+            .all(|rule| rule.is_met_by(node.labels.get(&rule.label).map(String::as_str)));
         let os_met = spec.platform.os.as_ref().is_none_or(|os| **os == *node.os);
         let arch_met = spec
             .platform
@@ -77,6 +85,8 @@ impl<'a> Naive<'a> {
         };
         node.open == Openness::Open
             && labels_met
+            && rules_met
+            && self.keeps_rules(node)
             && os_met
             && arch_met
             && modes_kept
@@ -85,12 +95,53 @@ impl<'a> Naive<'a> {
             && !world.avoid.contains(&node.id)
     }
 
+    fn held(&self, node: &NodeRow) -> u32 {
+        self.held.get(&node.id).copied().unwrap_or(0)
+    }
+
+    /// Whether one more on the node breaks no rule about several nodes.
+    pub fn keeps_rules(&self, node: &NodeRow) -> bool {
+        let spec = &self.world.spec;
+        let in_group = |label: &String, value: &String| {
+            let group = self
+                .nodes
+                .iter()
+                .filter(|other| other.labels.get(label) == Some(value));
+            group.map(|other| self.held(other)).sum::<u32>()
+        };
+        let per_label = spec.max_per.iter().all(|(label, max)| {
+            let value = node.labels.get(label);
+            value.is_some_and(|value| in_group(label, value) < *max)
+        });
+        let required = self.world.company.iter().filter(|company| company.required);
+        spec.max_per_node.is_none_or(|max| self.held(node) < max)
+            && per_label
+            && required.into_iter().all(|company| self.meets(company, node))
+    }
+
+    fn meets(&self, company: &Company, node: &NodeRow) -> bool {
+        let same_place = |other: NodeId| {
+            let found = self.nodes.iter().find(|row| row.id == other);
+            found.is_some_and(|other| match &company.by {
+                None => other.id == node.id,
+                Some(label) => {
+                    let value = other.labels.get(label);
+                    other.id == node.id || (value.is_some() && value == node.labels.get(label))
+                }
+            })
+        };
+        let beside = company.nodes.iter().any(|other| same_place(*other));
+        beside == (company.wish == Wish::Near)
+    }
+
     pub fn feasible(&self, node: &NodeRow) -> bool {
         self.open_to_it(node) && node.free().covers(self.world.demand)
     }
 
     /// How many fit, by trying.
     pub fn room(&self, node: &NodeRow, most: u32) -> u32 {
+        let max = self.world.spec.max_per_node.unwrap_or(u32::MAX);
+        let most = most.min(max.saturating_sub(self.held(node)));
         let mut node = node.clone();
         let mut room = 0;
         while room < most && node.free().covers(self.world.demand) {
@@ -112,13 +163,37 @@ impl<'a> Naive<'a> {
         affinity.spread_by.as_ref().and_then(|key| node.labels.get(key))
     }
 
-    fn zone_key(&self, node: &NodeRow) -> (u32, bool) {
-        if self.world.spec.affinity.spread_by.is_none() {
-            return (0, false);
-        }
+    /// How much a zone has in relation to what it is to have, as a fraction; over 0 where it is to have nothing.
+    fn zone_key(&self, node: &NodeRow) -> ((u64, u64), bool) {
+        let spec = &self.world.spec;
+        let Some(label) = &spec.affinity.spread_by else {
+            return ((0, 1), false);
+        };
         let zone = self.zone(node);
         let here = self.nodes.iter().filter(|other| self.zone(other) == zone);
-        (here.map(|other| self.own(other)).sum(), zone.is_none())
+        let count: u32 = here.map(|other| self.own(other)).sum();
+        if spec.spread_percent.is_empty() {
+            return ((u64::from(count), 1), zone.is_none());
+        }
+        let Some(zone) = zone else {
+            return ((u64::from(count), 0), true);
+        };
+        let values: BTreeSet<&String> = self
+            .nodes
+            .iter()
+            .filter_map(|node| node.labels.get(label))
+            .collect();
+        let unnamed = values
+            .iter()
+            .filter(|value| !spec.spread_percent.contains_key(**value))
+            .count()
+            .max(1);
+        let named: u32 = spec.spread_percent.values().map(|share| share.hundredths()).sum();
+        let weight = match spec.spread_percent.get(zone) {
+            Some(share) => u64::from(share.hundredths()) * unnamed as u64,
+            None => u64::from(100 - named),
+        };
+        ((2 * u64::from(count) + 1, weight), false)
     }
 
     fn liked(&self, node: &NodeRow) -> usize {
@@ -126,11 +201,25 @@ impl<'a> Naive<'a> {
         prefer
             .filter(|(key, value)| node.labels.get(*key) == Some(value))
             .count()
+            + self
+                .world
+                .company
+                .iter()
+                .filter(|company| !company.required && self.meets(company, node))
+                .count()
     }
 
     /// Less is better.
     fn compare(&self, a: &NodeRow, b: &NodeRow, rest: u32) -> Ordering {
-        let zones = self.zone_key(a).cmp(&self.zone_key(b));
+        let ((a_count, a_weight), a_bare) = self.zone_key(a);
+        let ((b_count, b_weight), b_bare) = self.zone_key(b);
+        let zones = match (a_weight, b_weight) {
+            (0, 0) => Ordering::Equal,
+            (0, _) => Ordering::Greater,
+            (_, 0) => Ordering::Less,
+            (_, _) => (a_count * b_weight).cmp(&(b_count * a_weight)),
+        };
+        let zones = zones.then(a_bare.cmp(&b_bare));
         let shares = compare_shares(self.share(a), self.share(b));
         let ids = a.id.cmp(&b.id);
         match self.world.spec.affinity.mode {
@@ -158,7 +247,8 @@ impl<'a> Naive<'a> {
     fn compare_room(&self, a: &NodeRow, b: &NodeRow, rest: u32) -> Ordering {
         const MANY: u32 = 64;
         let (a, b) = (self.room(a, MANY), self.room(b, MANY));
-        let whole_batch = self.world.spec.affinity.spread_by.is_none();
+        let spec = &self.world.spec;
+        let whole_batch = spec.affinity.spread_by.is_none() && spec.max_per.is_empty();
         match (whole_batch && a >= rest, whole_batch && b >= rest) {
             (true, true) => a.cmp(&b),
             (true, false) => Ordering::Less,

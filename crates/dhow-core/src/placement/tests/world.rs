@@ -8,8 +8,10 @@ use proptest::test_runner::RngSeed;
 
 use crate::amount::Amount;
 use crate::ids::{NodeId, RoleName, ServiceId};
-use crate::placement::{Ask, NodeRow, NodeTable, Occupant, Openness};
-use crate::spec::{Affinity, AffinityMode, NodeMode, NodeSelector, Platform, ServiceSpec};
+use crate::placement::{Ask, Company, NodeRow, NodeTable, Occupant, Openness, Rules, Wish};
+use crate::spec::{
+    Affinity, AffinityMode, LabelRule, NodeMode, NodeSelector, Percent, Platform, ServiceSpec,
+};
 
 /// The service that asks, and another one.
 pub const OURS: ServiceId = ServiceId(1);
@@ -36,6 +38,10 @@ pub struct World {
     pub present: Vec<(NodeId, u32)>,
     pub bound_to: Option<NodeId>,
     pub avoid: Vec<NodeId>,
+    /// Replicas that are ending, beside those present: they count for rules alone.
+    pub ending: Vec<(NodeId, u32)>,
+    pub held: Vec<(NodeId, u32)>,
+    pub company: Vec<Company>,
 }
 
 impl World {
@@ -48,7 +54,28 @@ impl World {
             present: Vec::new(),
             bound_to: None,
             avoid: Vec::new(),
+            ending: Vec::new(),
+            held: Vec::new(),
+            company: Vec::new(),
         }
+    }
+
+    fn rules(&self) -> Rules<'_> {
+        Rules {
+            max_per_node: self.spec.max_per_node,
+            max_per: (!self.spec.max_per.is_empty()).then_some(&self.spec.max_per),
+            held: &self.held,
+            company: &self.company,
+        }
+    }
+
+    /// Counts anew what rules about nodes go by.
+    pub fn count_held(&mut self) {
+        let mut held = BTreeMap::new();
+        for (node, count) in self.present.iter().chain(&self.ending) {
+            *held.entry(*node).or_insert(0) += count;
+        }
+        self.held = held.into_iter().collect();
     }
 
     pub fn table(&self) -> NodeTable {
@@ -68,6 +95,7 @@ impl World {
             present: &self.present,
             bound_to: self.bound_to,
             avoid: &self.avoid,
+            rules: self.rules(),
         }
     }
 
@@ -75,6 +103,7 @@ impl World {
     pub fn with_present(&self, chosen: &[NodeId]) -> Self {
         let mut world = self.clone();
         world.present.extend(chosen.iter().map(|id| (*id, 1)));
+        world.count_held();
         world
     }
 }
@@ -107,6 +136,7 @@ pub fn node(id: u64, capacity: Amount) -> NodeRow {
         occupant: Occupant::Nobody,
         mounts_files: true,
         runs_steps: true,
+        volumes: crate::spec::VolumeSupport::Sized,
     }
 }
 
@@ -190,6 +220,7 @@ pub fn any_node() -> impl Strategy<Value = (NodeRow, u32)> {
                     occupant,
                     mounts_files: true,
                     runs_steps: true,
+                    volumes: crate::spec::VolumeSupport::Sized,
                 };
                 (row, own)
             },
@@ -215,8 +246,9 @@ fn any_spec() -> impl Strategy<Value = ServiceSpec> {
         prop::bool::ANY,
     );
     let platform = (prop::bool::weighted(0.3), prop::bool::weighted(0.2));
-    (mode, spread_by, node_mode, selector, platform).prop_map(
-        |(mode, spread_by, node_mode, (zone, disk, prefer_zone, prefer_disk), (os, arch))| {
+    (mode, spread_by, node_mode, selector, platform, any_limits()).prop_map(
+        |(mode, spread_by, node_mode, (zone, disk, prefer_zone, prefer_disk), (os, arch), limits)| {
+            let (max_per_node, max_per, rules, spread_percent) = limits;
             let when =
                 |asked: bool, label: (&str, &str)| asked.then(|| (label.0.to_owned(), label.1.to_owned()));
             let must = when(zone, ("zone", "a"))
@@ -227,12 +259,17 @@ fn any_spec() -> impl Strategy<Value = ServiceSpec> {
                 affinity: Affinity {
                     mode,
                     spread_by: spread_by.map(str::to_owned),
+                    ..Affinity::default()
                 },
                 node_mode,
                 node_selector: NodeSelector {
                     labels: must.collect(),
                     prefer_labels: prefer.chain(when(prefer_disk, ("disk", "ssd"))).collect(),
+                    rules,
                 },
+                max_per_node,
+                max_per,
+                spread_percent,
                 platform: Platform {
                     os: os.then(|| "linux".to_owned()),
                     arch: arch.then(|| "x86_64".to_owned()),
@@ -243,13 +280,80 @@ fn any_spec() -> impl Strategy<Value = ServiceSpec> {
     )
 }
 
+type Limits = (
+    Option<u32>,
+    BTreeMap<String, u32>,
+    Vec<LabelRule>,
+    BTreeMap<String, Percent>,
+);
+
+/// Mostly none.
+fn any_limits() -> impl Strategy<Value = Limits> {
+    let max_per = (
+        prop::option::weighted(0.2, 1..5_u32),
+        prop::option::weighted(0.1, 1..5_u32),
+    );
+    let rules = prop::sample::select(vec![
+        "zone != a",
+        "disk in [ssd]",
+        "zone not in [b, c]",
+        "disk exists",
+        "rack absent",
+    ]);
+    let rules = prop::collection::vec(rules, 0..2).prop_map(|rules| {
+        let read = |text: &str| text.parse().unwrap();
+        rules.into_iter().map(read).collect()
+    });
+    let percent = prop::option::weighted(0.2, (0..60_u32, 0..41_u32));
+    (
+        prop::option::weighted(0.3, 1..4_u32),
+        max_per,
+        prop::option::weighted(0.2, rules),
+        percent,
+    )
+        .prop_map(|(max_per_node, (zone, disk), rules, percent)| {
+            let named = |name: &str, max: Option<u32>| max.map(|max| (name.to_owned(), max));
+            let share = |number: u32| format!("{number}%").parse().unwrap();
+            let percent = percent.map(|(a, b)| [("a".to_owned(), share(a)), ("b".to_owned(), share(b))]);
+            (
+                max_per_node,
+                named("zone", zone)
+                    .into_iter()
+                    .chain(named("disk", disk))
+                    .collect(),
+                rules.unwrap_or_default(),
+                percent.into_iter().flatten().collect(),
+            )
+        })
+}
+
+fn any_company() -> impl Strategy<Value = Vec<Company>> {
+    let wish = prop::sample::select(vec![Wish::Near, Wish::Away, Wish::AwayFromIt]);
+    let one = (
+        wish,
+        prop::bool::ANY,
+        prop::bool::ANY,
+        prop::collection::btree_set(1..10_u64, 0..5),
+    );
+    let one = one.prop_map(|(wish, by_zone, required, nodes)| Company {
+        service: crate::ids::ServiceName::new("other").unwrap(),
+        by: by_zone.then(|| "zone".to_owned()),
+        wish,
+        required,
+        nodes: nodes.into_iter().map(NodeId).collect(),
+    });
+    prop_oneof![4 => Just(Vec::new()).boxed(), 1 => prop::collection::vec(one, 1..3).boxed()]
+}
+
 /// Any small cluster with an ask that fits it more or less.
 pub fn any_world() -> impl Strategy<Value = World> {
     let nodes = prop::collection::vec(any_node(), 0..9);
     let bound = prop::option::weighted(0.1, 1..10_u64);
     let avoid = prop::collection::vec(1..10_u64, 0..2);
-    (nodes, any_spec(), any_amount(3), any_unit(), bound, avoid).prop_map(
-        |(nodes, spec, demand, unit, bound, avoid)| {
+    let ending = prop::collection::vec((1..10_u64, 1..3_u32), 0..2);
+    let more = (bound, avoid, ending, any_company());
+    (nodes, any_spec(), any_amount(3), any_unit(), more).prop_map(
+        |(nodes, spec, demand, unit, (bound, avoid, ending, company))| {
             let scaled = |small: Amount| amount(small.cpu_milli * unit, small.memory_bytes * unit);
             let mut world = World::of(Vec::new());
             for ((mut row, own), id) in nodes.into_iter().zip(1..) {
@@ -261,13 +365,20 @@ pub fn any_world() -> impl Strategy<Value = World> {
                 }
                 world.nodes.push(row);
             }
-            World {
+            let mut world = World {
                 spec,
                 demand: scaled(demand),
                 bound_to: bound.map(NodeId),
                 avoid: ids(&avoid),
+                ending: ending
+                    .into_iter()
+                    .map(|(id, count)| (NodeId(id), count))
+                    .collect(),
+                company,
                 ..world
-            }
+            };
+            world.count_held();
+            world
         },
     )
 }

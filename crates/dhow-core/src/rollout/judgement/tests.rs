@@ -21,6 +21,21 @@ fn a_canary_is_judged_from_two_hundred_requests() {
 }
 
 #[test]
+fn when_the_time_is_over_few_requests_can_show_that_it_is_worse() {
+    let at_last = |canary, base| judge_at_last(&figures(canary, base)).verdict;
+    assert_eq!(at_last((86, 86), (344, 0)), Verdict::Worse);
+    assert_eq!(at_last((57, 12), (230, 0)), Verdict::Worse);
+    assert_eq!(at_last((5, 5), (20, 0)), Verdict::Worse);
+    // What may be chance, or hits both, is left to its health.
+    assert_eq!(at_last((3, 3), (12, 0)), Verdict::HealthAlone);
+    assert_eq!(at_last((86, 86), (344, 344)), Verdict::HealthAlone);
+    assert_eq!(at_last((86, 0), (344, 0)), Verdict::HealthAlone);
+    assert_eq!(at_last((0, 0), (344, 90)), Verdict::HealthAlone);
+    // Nobody called the other version: that its calls had not failed, nobody knows.
+    assert_eq!(at_last((86, 86), (0, 0)), Verdict::HealthAlone);
+}
+
+#[test]
 fn what_fails_alike_is_no_reason_to_go_back() {
     // The database is down for both.
     assert_eq!(verdict((200, 200), (8_000, 8_000)), Some(Verdict::NotWorse));

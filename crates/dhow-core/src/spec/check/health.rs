@@ -145,6 +145,27 @@ fn check_url(
     }
 }
 
+fn check_interval(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFinding>) {
+    let Some(interval) = spec.restart.interval else {
+        return;
+    };
+    let place = at.key("interval");
+    let problem = match (spec.restart.max_attempts, interval) {
+        _ if spec.runs_to_completion() => Some((
+            "the attempts of a job are counted until it is done",
+            "leave it out; `max_attempts` says how many there are",
+        )),
+        (None, _) => Some((
+            "`interval` is the time within which `max_attempts` are counted, which is not there",
+            "add `max_attempts: 3`",
+        )),
+        (Some(_), TimeSpan::ZERO) => Some(("within no time nothing is counted", "such as `10m`")),
+        (Some(_), _) => None,
+    };
+    findings.extend(problem.map(|(message, hint)| SpecFinding::at(place.clone(), message).hint(hint)));
+    findings.extend(too_long(place, interval));
+}
+
 fn check_restart(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFinding>) {
     let restart = &spec.restart;
     if restart.max_attempts == Some(0) {
@@ -156,6 +177,7 @@ fn check_restart(at: &FieldPath, spec: &ServiceSpec, findings: &mut Vec<SpecFind
             .hint("write `restart: never` if that is meant"),
         );
     }
+    check_interval(at, spec, findings);
     let (initial, max) = (restart.backoff.initial, restart.backoff.max);
     let at = at.key("backoff");
     if initial == TimeSpan::ZERO {

@@ -107,7 +107,8 @@ fn check_affinity(
     findings: &mut Vec<SpecFinding>,
 ) {
     check_spread_by(&at.key("spread_by"), affinity.spread_by.as_deref(), findings);
-    if affinity.mode == AffinityMode::Pin && spec.node_selector.labels.is_empty() {
+    let names_none = spec.node_selector.labels.is_empty() && spec.node_selector.rules.is_empty();
+    if affinity.mode == AffinityMode::Pin && names_none {
         findings.push(
             SpecFinding::at(
                 at.key("mode"),

@@ -168,6 +168,8 @@ fn a_volume_cannot_surge() {
         name: "data".into(),
         target: "/data".into(),
         read_only: false,
+        nocopy: false,
+        size: None,
     }];
     assert_eq!(paths_of(spec.clone()), Vec::<String>::new());
     spec.rollout.max_surge = Some(1);

@@ -166,7 +166,7 @@ impl Texts<'_> {
             self.text(|| at.key("target"), mount.target());
             match mount {
                 Storage::Bind { source, .. } => self.text(|| at.key("source"), source),
-                Storage::Named { .. } | Storage::Tmpfs { .. } => {}
+                Storage::Named { .. } | Storage::Tmpfs { .. } | Storage::Ephemeral { .. } => {}
             }
         }
     }

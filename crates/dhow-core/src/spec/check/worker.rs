@@ -109,6 +109,7 @@ mod tests {
             tries_settings: false,
             mounts_files: false,
             runs_steps: false,
+            volumes: crate::spec::VolumeSupport::Named,
             mesh_addr: None,
         }
     }

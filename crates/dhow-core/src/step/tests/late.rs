@@ -38,6 +38,7 @@ fn state(feature_level: u32, tries_settings: bool, incarnation: u64) -> State {
         tries_settings,
         mounts_files: false,
         runs_steps: false,
+        volumes: crate::spec::VolumeSupport::Named,
         mesh_addr: None,
     });
     let register = NodeCommand::Register { node: NODE, info };

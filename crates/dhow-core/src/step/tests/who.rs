@@ -107,6 +107,7 @@ fn info(role: NodeRole) -> Arc<NodeInfo> {
         tries_settings: true,
         mounts_files: true,
         runs_steps: true,
+        volumes: crate::spec::VolumeSupport::Sized,
         mesh_addr: None,
     })
 }

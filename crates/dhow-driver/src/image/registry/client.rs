@@ -11,6 +11,7 @@ use reqwest::{Certificate, Client, StatusCode};
 use super::RegistryOptions;
 use super::credentials::{self, Credentials};
 use super::endpoint::{Scheme, Trust};
+use super::logins::Login;
 use crate::image::error::ImageError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -125,6 +126,9 @@ impl RegistryClient {
     }
 
     pub(super) async fn credentials(&self, registry: &str) -> Result<Credentials, ImageError> {
+        if let Some(Login { user, password }) = self.options.logins.find(registry).await {
+            return Ok(Credentials::Password { user, password });
+        }
         let file = self
             .options
             .docker_config_file
@@ -139,6 +143,12 @@ impl RegistryClient {
     pub(super) fn token(&self, registry: &str, repository: &str) -> Option<HeaderValue> {
         let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.get(&(registry.to_owned(), repository.to_owned())).cloned()
+    }
+
+    /// The next request asks anew who may, so that a login and a logout count from the next pull on.
+    pub(super) fn forget_token(&self, registry: &str, repository: &str) {
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.remove(&(registry.to_owned(), repository.to_owned()));
     }
 
     pub(super) fn keep_token(&self, registry: &str, repository: &str, mut token: HeaderValue) {

@@ -62,6 +62,9 @@ impl Repository {
         subject: Subject,
     ) -> Result<Self, ImageError> {
         let trust = Trust::of(reference.api_host(), &client.options);
+        if client.options.logins.is_set() {
+            client.forget_token(&reference.registry, &reference.repository);
+        }
         Ok(Self {
             client,
             reference,

@@ -63,6 +63,8 @@ pub enum EntryRefusal {
     DeviceOutOfRange,
     UnknownType(u8),
     PaxSparse,
+    /// Only layers of images have devices.
+    Device,
 }
 
 impl fmt::Display for EntryRefusal {
@@ -72,16 +74,17 @@ impl fmt::Display for EntryRefusal {
             Self::ParentComponent => "climbs out with `..`",
             Self::NulByte => "has a NUL byte in a name",
             Self::PathTooLong => "has a path longer than the kernel takes",
-            Self::ThroughLink => "leads through a symbolic link that points out of the layer",
+            Self::ThroughLink => "leads through a symbolic link that points out of the folder",
             Self::ParentNotDirectory => "lies below something that is no directory",
-            Self::HardLinkOutside => "is a hard link to something outside the layer",
-            Self::HardLinkMissing => "is a hard link to something that the layer does not have",
+            Self::HardLinkOutside => "is a hard link to something outside",
+            Self::HardLinkMissing => "is a hard link to something that is not there",
             Self::HardLinkToDirectory => "is a hard link to a directory",
             Self::WhiteoutName => "is a whiteout of no proper name",
             Self::RootNotDirectory => "would replace the root directory",
             Self::OwnerOutOfRange => "has an owner that does not fit 32 bits",
             Self::DeviceOutOfRange => "has a device number out of range",
             Self::UnknownType(kind) => return write!(f, "has the unknown type {:?}", char::from(*kind)),
+            Self::Device => "is a device",
             Self::PaxSparse => "is a sparse file in PAX form, which is not supported",
         };
         f.write_str(text)

@@ -83,6 +83,7 @@ pub(super) struct TarReader<R> {
     /// Data of the current entry that nobody has read yet.
     unread_bytes: u64,
     padding_bytes: u64,
+    has_end_mark: bool,
 }
 
 impl<R: Read> TarReader<R> {
@@ -91,7 +92,13 @@ impl<R: Read> TarReader<R> {
             input,
             unread_bytes: 0,
             padding_bytes: 0,
+            has_end_mark: false,
         }
+    }
+
+    /// Whether the mark was read with which an archive ends.
+    pub fn is_ended(&self) -> bool {
+        self.has_end_mark
     }
 
     pub fn into_inner(self) -> R {
@@ -168,6 +175,7 @@ impl<R: Read> TarReader<R> {
             }
         }
         if block.iter().all(|byte| *byte == 0) {
+            self.has_end_mark = true;
             return Ok(None);
         }
         let sum = |range: Field| block[range].iter().map(|byte| u32::from(*byte)).sum::<u32>();

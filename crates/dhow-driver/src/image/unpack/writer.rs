@@ -19,7 +19,8 @@ use super::tar_path::TarPath;
 use super::tar_reader::{EntryKind, FileParts, TarEntry, TarReader};
 use super::tree::{Present, Tree, parent_refusal};
 use super::{
-    DirAttributes, EntryRefusal, LayerMeta, LimitKind, META_VERSION, Privilege, UnpackError, UnpackJob,
+    DirAttributes, EntryRefusal, LayerMeta, LimitKind, META_VERSION, Privilege, Purpose, UnpackError,
+    UnpackJob,
 };
 use crate::image::room::Room;
 use crate::image::store::StoreError;
@@ -41,6 +42,7 @@ pub(super) struct LayerWriter<'a> {
     tree: Tree,
     limits: &'a UnpackLimits,
     privilege: Privilege,
+    purpose: Purpose,
     meta: LayerMeta,
     implied: BTreeSet<TarPath>,
     /// Directories and their times, set in the end: making things inside changes them.
@@ -51,11 +53,12 @@ pub(super) struct LayerWriter<'a> {
 }
 
 impl<'a> LayerWriter<'a> {
-    pub fn open(target: &Path, job: &UnpackJob<'a>) -> Result<Self, UnpackError> {
+    pub fn open(target: &Path, job: &UnpackJob<'a>, purpose: Purpose) -> Result<Self, UnpackError> {
         Ok(Self {
             tree: Tree::open(target, job.privilege)?,
             limits: job.limits,
             privilege: job.privilege,
+            purpose,
             meta: LayerMeta {
                 version: META_VERSION,
                 ..LayerMeta::default()
@@ -94,7 +97,7 @@ impl<'a> LayerWriter<'a> {
             return self.root(entry);
         };
         let parent = self.parent(entry, &parent_path)?;
-        if name.as_bytes().starts_with(WHITEOUT_PREFIX) {
+        if self.purpose == Purpose::Layer && name.as_bytes().starts_with(WHITEOUT_PREFIX) {
             return self.whiteout(entry, &parent_path, &parent, name);
         }
         match &entry.kind {
@@ -319,6 +322,9 @@ impl<'a> LayerWriter<'a> {
         kind: FileType,
         (major, minor): (u32, u32),
     ) -> Result<(), UnpackError> {
+        if self.purpose == Purpose::Folder && kind != FileType::Fifo {
+            return Err(entry.refused(EntryRefusal::Device));
+        }
         self.make_way(entry, parent, name)?;
         if self.privilege == Privilege::BestEffort && kind != FileType::Fifo {
             return Ok(());

@@ -37,9 +37,7 @@ impl Reach {
         };
         match self {
             Self::Judged | Self::Open => Ok(()),
-            Self::Whole => Err(forbidden(&format!(
-                "this token is for deployment `{own}` alone: it deploys it and looks at it, and nothing else"
-            ))),
+            Self::Whole => Err(beyond(own)),
             Self::Named => {
                 let params = request.extract_parts::<RawPathParams>().await.ok();
                 let name = params.iter().flatten().find(|(key, _)| *key == "name");
@@ -61,6 +59,14 @@ impl Scope {
         }
     }
 
+    /// Refuses what a token for one deployment is not for, where its route is also one of what it is for.
+    pub fn check_whole(&self) -> Answer<()> {
+        match self {
+            Self::Whole => Ok(()),
+            Self::One(own) => Err(beyond(own)),
+        }
+    }
+
     /// Whether something of this deployment, or of none, is told to the caller.
     pub fn tells(&self, deployment: Option<&str>) -> bool {
         match self {
@@ -68,6 +74,12 @@ impl Scope {
             Self::One(own) => deployment == Some(own.as_str()),
         }
     }
+}
+
+fn beyond(own: &DeploymentName) -> ApiProblem {
+    forbidden(&format!(
+        "this token is for deployment `{own}` alone: it deploys it and looks at it, and nothing else"
+    ))
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Scope {

@@ -15,7 +15,10 @@ use crate::api::exec;
 use crate::api::extract::{self, Query};
 use crate::api::feed;
 use crate::api::problem::{Answer, ApiProblem};
-use crate::net::node_door::{ExecRequest, LogItem, LogLine, LogQuery, NetCheckRequest, ReplicaPull};
+use crate::api::volumes::{tar_answer, tar_body};
+use crate::net::node_door::{
+    ExecRequest, LogItem, LogLine, LogQuery, NetCheckRequest, NodeVolume, ReplicaPull, VolumeName,
+};
 
 /// The lines of replicas, one [`LogLine`] in each line.
 pub(in crate::api) async fn logs(
@@ -80,4 +83,48 @@ pub(in crate::api) async fn exec(
         context.end.clone(),
         std::future::pending(),
     ))
+}
+
+/// The volumes of this node.
+pub(in crate::api) async fn volumes(State(context): State<DoorContext>) -> Answer<Json<Vec<NodeVolume>>> {
+    Ok(Json(context.door.volumes(context.node).await?))
+}
+
+/// Removes a volume of this node. The query holds which, as JSON.
+pub(in crate::api) async fn remove_volume(
+    State(context): State<DoorContext>,
+    Query(pairs): Query<Vec<(String, String)>>,
+) -> Answer<Json<()>> {
+    let volume = volume_of(&pairs)?;
+    context.door.remove_volume(context.node, volume).await?;
+    Ok(Json(()))
+}
+
+/// What is in a volume of this node.
+pub(in crate::api) async fn backup_volume(
+    State(context): State<DoorContext>,
+    Query(pairs): Query<Vec<(String, String)>>,
+) -> Answer<Response> {
+    let volume = volume_of(&pairs)?;
+    Ok(tar_answer(
+        context.door.backup_volume(context.node, volume).await?,
+    ))
+}
+
+/// Puts what is sent in place of what a volume of this node has.
+pub(in crate::api) async fn restore_volume(
+    State(context): State<DoorContext>,
+    Query(pairs): Query<Vec<(String, String)>>,
+    request: Request,
+) -> Answer<Json<()>> {
+    let volume = volume_of(&pairs)?;
+    let bytes = tar_body(request.into_body());
+    context.door.restore_volume(context.node, volume, bytes).await?;
+    Ok(Json(()))
+}
+
+fn volume_of(pairs: &[(String, String)]) -> Answer<VolumeName> {
+    let asked = pairs.iter().find(|(key, _)| key == "volume");
+    let asked = asked.and_then(|(_, text)| serde_json::from_str::<VolumeName>(text).ok());
+    asked.ok_or_else(|| ApiProblem::bad_request("`volume` says which volume"))
 }

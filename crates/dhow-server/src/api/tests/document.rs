@@ -13,9 +13,11 @@ DELETE /api/v1/deployments/{name}
 DELETE /api/v1/images
 DELETE /api/v1/nodes/{id}
 DELETE /api/v1/notify/{name}
+DELETE /api/v1/registries/{host}
 DELETE /api/v1/secrets/{name}
 DELETE /api/v1/sources/{name}
 DELETE /api/v1/tokens/{id}
+DELETE /api/v1/volumes/{deployment}/{name}
 GET /api/v1/cluster
 GET /api/v1/cluster/backup
 GET /api/v1/crons
@@ -35,11 +37,14 @@ GET /api/v1/openapi.json
 GET /api/v1/past
 GET /api/v1/past/at
 GET /api/v1/past/difference
+GET /api/v1/registries
 GET /api/v1/replicas
 GET /api/v1/rollouts
 GET /api/v1/secrets
 GET /api/v1/sources
 GET /api/v1/tokens
+GET /api/v1/volumes
+GET /api/v1/volumes/{deployment}/{name}/content
 GET /health
 GET /metrics
 GET /ready
@@ -62,15 +67,21 @@ POST /api/v1/nodes/{id}/labels
 POST /api/v1/nodes/{id}/undrain
 POST /api/v1/notify/{name}/test
 POST /api/v1/plan
+POST /api/v1/sources/{name}/accept
+POST /api/v1/sources/{name}/hook
+POST /api/v1/sources/{name}/retry
 POST /api/v1/sources/{name}/sync
 POST /api/v1/tokens
 POST /api/v1/tokens/workers
+POST /api/v1/volumes/{deployment}/{name}/home
 POST /api/v1/workers/poll
 POST /api/v1/workers/register
 POST /api/v1/workers/status
 PUT /api/v1/notify/{name}
+PUT /api/v1/registries/{host}
 PUT /api/v1/secrets/{name}
 PUT /api/v1/sources/{name}
+PUT /api/v1/volumes/{deployment}/{name}/content
 ";
 
 fn operations(document: &Value) -> Vec<(String, &Value)> {

@@ -3,7 +3,9 @@
 use axum::body::Body;
 use axum::http::Method;
 use dhow_wire::Problem;
-use dhow_wire::api::{ImageInfo, ImageName, ImagesRemoved, PullProgress, PullState, SecretInfo, WriteDone};
+use dhow_wire::api::{
+    ImageInfo, ImageName, ImagesRemoved, PullProgress, PullState, RegistryInfo, SecretInfo, WriteDone,
+};
 
 use super::support::{World, digest, request};
 use crate::plane::secrets::unseal_all;
@@ -159,4 +161,56 @@ async fn secrets_come_in_and_only_names_go_out() {
         .call(Method::GET, &remove("db-password"), "")
         .await
         .problem(405);
+}
+
+#[tokio::test]
+async fn logins_come_in_and_only_registries_go_out() {
+    let world = World::new().await;
+    let put = |host: &str, body: &str| {
+        let builder = request(Method::PUT, &format!("/api/v1/registries/{host}"));
+        let builder = builder.header("content-type", "application/json");
+        builder.body(Body::from(body.to_owned())).unwrap()
+    };
+    let login = r#"{"user":"me","password":"hunter2"}"#;
+    world.send(put("ghcr.io", login)).await.json::<WriteDone>();
+    // Docker Hub is one registry, by whichever name.
+    world
+        .send(put("index.docker.io", login))
+        .await
+        .json::<WriteDone>();
+    world.send(put("docker.io", login)).await.json::<WriteDone>();
+    for (host, body) in [
+        ("a%20b", login),
+        ("ghcr.io", r#"{"user":"","password":"x"}"#),
+        ("ghcr.io", r#"{"user":"a:b","password":"x"}"#),
+    ] {
+        world.send(put(host, body)).await.problem(422);
+    }
+    let list: Vec<RegistryInfo> = world.get("/api/v1/registries").await.json();
+    let known: Vec<(&str, u64)> = list
+        .iter()
+        .map(|info| (info.registry.as_str(), info.revision))
+        .collect();
+    assert_eq!(known, [("docker.io", 2), ("ghcr.io", 1)]);
+    // They are no secrets of people, and nobody can set them as such.
+    assert!(
+        world
+            .get("/api/v1/secrets")
+            .await
+            .json::<Vec<SecretInfo>>()
+            .is_empty()
+    );
+    let state = world.state();
+    let kept = unseal_all(&world.api.secrets, &state, ["registry/ghcr.io"]).unwrap();
+    assert_eq!(kept.0["registry/ghcr.io"], login.as_bytes());
+    let sealed = &state.secrets["registry/ghcr.io"].sealed;
+    assert!(!sealed.windows(7).any(|part| part == b"hunter2"));
+    world
+        .call(Method::DELETE, "/api/v1/registries/ghcr.io", "")
+        .await
+        .json::<WriteDone>();
+    world
+        .call(Method::DELETE, "/api/v1/registries/ghcr.io", "")
+        .await
+        .problem(404);
 }

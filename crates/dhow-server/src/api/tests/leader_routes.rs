@@ -77,6 +77,10 @@ async fn reads_are_the_leaders_but_for_those_that_every_server_answers() {
         "/api/v1/images",
         "/api/v1/logs",
         "/api/v1/openapi.json",
+        "/api/v1/past",
+        "/api/v1/past/at",
+        "/api/v1/past/difference",
+        "/api/v1/volumes/{deployment}/{name}/content",
         "/health",
         "/metrics",
         "/ready",
@@ -106,6 +110,7 @@ fn changes_are_the_leaders_but_for_those_that_a_node_makes() {
         "post /api/v1/images/import",
         "post /api/v1/images/prune",
         "post /api/v1/images/pull",
+        "put /api/v1/volumes/{deployment}/{name}/content",
     ];
     assert_eq!(here, BTreeSet::from(expected));
 }

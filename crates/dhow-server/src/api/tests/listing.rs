@@ -124,14 +124,15 @@ async fn what_nodes_measure_and_their_leases_are_shown() {
         started_unix_secs: Some(WALL_UNIX_SECS + 500),
     };
     let usage = NodeUsage {
+        tells_calls: true,
         cpu_milli: 900,
         memory_bytes: 1_000,
         replicas: vec![(name, used)],
         endpoints: Vec::new(),
         canaries: Vec::new(),
     };
-    view.observed().used(&state, NodeId(1), usage.clone());
-    view.observed().used(&state, NodeId(9), usage);
+    view.observed().used(&state, NodeId(1), usage.clone(), 0);
+    view.observed().used(&state, NodeId(9), usage, 0);
     assert_eq!(view.observed().usage(NodeId(9)), None, "there is no such node");
     view.observed().renewed(NodeId(1), WALL_UNIX_SECS, 20, 10);
     view.observed().renewed(NodeId(1), WALL_UNIX_SECS + 5, 30, 10);
@@ -173,6 +174,7 @@ async fn a_live_listing_shows_where_a_node_says_something_else() {
             name: state.replica_name(key).unwrap(),
             machine,
             image: None,
+            volumes: Some(Vec::new()),
             waits: false,
         }
     };
@@ -227,6 +229,7 @@ async fn what_waits_for_a_servers_word_on_this_node_is_said() {
         name: state.replica_name(key).unwrap(),
         machine: replica.machine.clone(),
         image: None,
+        volumes: Some(Vec::new()),
         waits: true,
     }]);
     let problem = world.get("/ready").await.problem(503);
@@ -258,6 +261,7 @@ async fn what_waits_here_is_said_although_the_server_has_not_heard_of_it() {
         name,
         machine: Machine::default(),
         image: None,
+        volumes: Some(Vec::new()),
         waits: true,
     }]);
     let listed: Vec<ReplicaStatus> = world.get("/api/v1/replicas").await.json();
@@ -426,6 +430,7 @@ async fn an_endpoint_that_was_called_has_its_series() {
     let mut latency = vec![0; LATENCY_BOUNDS_US.len() + 1];
     (latency[0], latency[2]) = (3, 1);
     world.door.set_figures(vec![EndpointFigures {
+        waiting: 0,
         id: "shop/web/http".into(),
         requests: 5,
         errors: 1,
@@ -460,6 +465,8 @@ async fn an_endpoint_that_was_called_has_its_series() {
         endpoint: "http".into(),
         requests_milli: 1_500,
         errors_milli: 0,
+        in_flight: 0,
+        waiting: 0,
     };
     let usage = NodeUsage {
         endpoints: vec![rate],
@@ -468,7 +475,7 @@ async fn an_endpoint_that_was_called_has_its_series() {
     let view = world.handle.view();
     for _ in 0..2 {
         // The newest figures of a node take the place of those before.
-        view.observed().used(&view.state(), NodeId(1), usage.clone());
+        view.observed().used(&view.state(), NodeId(1), usage.clone(), 0);
     }
     let status: DeploymentStatus = world.get("/api/v1/deployments/shop").await.json();
     assert_eq!(status.served[0].requests_per_second, Some(1.5));

@@ -19,9 +19,11 @@ DELETE /api/v1/deployments/{name}: admin
 DELETE /api/v1/images: admin
 DELETE /api/v1/nodes/{id}: admin
 DELETE /api/v1/notify/{name}: admin
+DELETE /api/v1/registries/{host}: admin
 DELETE /api/v1/secrets/{name}: admin
 DELETE /api/v1/sources/{name}: admin
 DELETE /api/v1/tokens/{id}: admin
+DELETE /api/v1/volumes/{deployment}/{name}: admin
 GET /api/v1/cluster: admin read
 GET /api/v1/cluster/backup: admin
 GET /api/v1/crons: admin read
@@ -41,11 +43,14 @@ GET /api/v1/openapi.json: admin read deploy
 GET /api/v1/past: admin read deploy
 GET /api/v1/past/at: admin read deploy
 GET /api/v1/past/difference: admin read deploy
+GET /api/v1/registries: admin read
 GET /api/v1/replicas: admin read deploy
 GET /api/v1/rollouts: admin read deploy
 GET /api/v1/secrets: admin read
 GET /api/v1/sources: admin read
 GET /api/v1/tokens: admin read
+GET /api/v1/volumes: admin read
+GET /api/v1/volumes/{deployment}/{name}/content: admin
 GET /health: any
 GET /metrics: admin read
 GET /ready: any
@@ -71,9 +76,12 @@ POST /api/v1/plan: admin read deploy
 POST /api/v1/sources/{name}/sync: admin
 POST /api/v1/tokens: admin
 POST /api/v1/tokens/workers: admin
+POST /api/v1/volumes/{deployment}/{name}/home: admin
 PUT /api/v1/notify/{name}: admin
+PUT /api/v1/registries/{host}: admin
 PUT /api/v1/secrets/{name}: admin
 PUT /api/v1/sources/{name}: admin
+PUT /api/v1/volumes/{deployment}/{name}/content: admin
 ";
 
 struct Bearer<'a> {
@@ -127,7 +135,10 @@ fn other() -> String {
 /// A route as a request for deployment `shop` that is as good as any.
 fn asked(route: &str) -> (Method, String, &'static str) {
     let (method, path) = route.split_once(' ').unwrap();
-    let path = path.replace("{name}", "shop").replace("{id}", "1");
+    let path = path
+        .replace("{name}", "shop")
+        .replace("{host}", "ghcr.io")
+        .replace("{id}", "1");
     let path = match path.as_str() {
         "/api/v1/logs" => "/api/v1/logs?deployment=shop".to_owned(),
         path if path.ends_with("/explain") => format!("{path}?name=web"),
@@ -207,13 +218,9 @@ async fn a_token_for_one_deployment_knows_of_no_other() {
     assert_eq!(names[0].deployment, "other");
     let replicas: Vec<ReplicaStatus> = ci.json("/api/v1/replicas?all=true").await;
     assert!(!replicas.is_empty() && replicas.iter().all(|replica| replica.deployment == "other"));
-    assert_eq!(
-        ci.json::<Value>("/api/v1/rollouts")
-            .await
-            .as_array()
-            .map(Vec::len),
-        Some(1)
-    );
+    // A first version replaces nothing; of the other deployment nothing is told in any case.
+    let rollouts = ci.json::<Value>("/api/v1/rollouts").await;
+    assert!(!rollouts.to_string().contains("shop"), "{rollouts}");
     for (method, path, body) in [
         (Method::GET, "/api/v1/deployments/shop", ""),
         (Method::GET, "/api/v1/deployments/%73hop", ""),

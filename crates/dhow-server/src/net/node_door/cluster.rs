@@ -25,7 +25,8 @@ use tokio_util::io::StreamReader;
 
 use super::{
     Answer, DoorError, EXEC_FRAMES_MAX, ExecRequest, ExecSession, ImagePort, LogItem, LogItems, LogLine,
-    LogQuery, NetCheckRequest, NodeDoor, PresentReplica, PullSteps, ReplicaPull,
+    LogQuery, NetCheckRequest, NodeDoor, NodeVolume, PresentReplica, PullSteps, ReplicaPull, VolumeBytes,
+    VolumeName,
 };
 use crate::net::peer_http::PeerHttp;
 
@@ -33,6 +34,8 @@ use crate::net::peer_http::PeerHttp;
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// The longest line of a log between nodes: the longest line of a replica, escaped.
 const LINE_BYTES_MAX: u64 = 1024 * 1024;
+/// What a volume is sent as.
+const TAR_MEDIA_TYPE: &str = "application/x-tar";
 /// Bytes of an exec session that are read at a time.
 const READ_BYTES: usize = 16 * 1024;
 
@@ -206,6 +209,18 @@ async fn receive(mut reader: impl tokio::io::AsyncRead + Unpin, output: &mpsc::S
     }
 }
 
+/// A question about one volume, whose name stands in the query.
+fn volume_request(method: Method, what: &str, volume: &VolumeName, body: Body) -> Request<Body> {
+    let json = serde_json::to_string(volume).unwrap_or_default();
+    let encoded: String = json.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let mut request = Request::new(body);
+    *request.method_mut() = method;
+    // Digits, letters and percent signs are an address.
+    let path = format!("/api/v1/internal/door/volumes{what}?volume={encoded}");
+    *request.uri_mut() = path.parse().unwrap_or_default();
+    request
+}
+
 /// Another node's problem, as it would be told of this one.
 fn told(node: NodeId, problem: Problem) -> DoorError {
     match ProblemCode::from_text(&problem.code) {
@@ -254,6 +269,51 @@ impl NodeDoor for ClusterDoor {
             return self.local.pulls(node);
         }
         Box::pin(async move { self.get(node, "/api/v1/internal/door/pulls").await })
+    }
+
+    fn volumes(&self, node: NodeId) -> Answer<'_, Vec<NodeVolume>> {
+        if node == self.own {
+            return self.local.volumes(node);
+        }
+        Box::pin(async move { self.get(node, "/api/v1/internal/door/volumes").await })
+    }
+
+    fn remove_volume(&self, node: NodeId, volume: VolumeName) -> Answer<'_, ()> {
+        if node == self.own {
+            return self.local.remove_volume(node, volume);
+        }
+        Box::pin(async move {
+            let request = volume_request(Method::DELETE, "", &volume, Body::empty());
+            self.ask(node, request).await.map(drop)
+        })
+    }
+
+    fn backup_volume(&self, node: NodeId, volume: VolumeName) -> Answer<'_, VolumeBytes> {
+        if node == self.own {
+            return self.local.backup_volume(node, volume);
+        }
+        Box::pin(async move {
+            let request = volume_request(Method::GET, "/content", &volume, Body::empty());
+            let response = self.ask(node, request).await?;
+            let broken = move |error: hyper::Error| DoorError::Unreachable {
+                node,
+                why: format!("the archive broke off: {error}"),
+            };
+            Ok(response.into_body().into_data_stream().map_err(broken).boxed())
+        })
+    }
+
+    fn restore_volume(&self, node: NodeId, volume: VolumeName, bytes: VolumeBytes) -> Answer<'_, ()> {
+        if node == self.own {
+            return self.local.restore_volume(node, volume, bytes);
+        }
+        Box::pin(async move {
+            let body = Body::from_stream(bytes);
+            let mut request = volume_request(Method::PUT, "/content", &volume, body);
+            let tar = header::HeaderValue::from_static(TAR_MEDIA_TYPE);
+            request.headers_mut().insert(header::CONTENT_TYPE, tar);
+            self.ask(node, request).await.map(drop)
+        })
     }
 
     // Each node answers for itself: the API never passes another one's id.

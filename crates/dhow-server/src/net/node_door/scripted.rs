@@ -10,12 +10,13 @@ use dhow_wire::api::{
     ExecClientFrame, ExecExit, ExecServerFrame, ImageImportRequest, ImageInfo, ImageName, ImagesRemoved,
     LogRecord, NetCheck, PullProgress, PullState,
 };
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::{broadcast, mpsc};
 
 use super::{
     Answer, DoorError, EXEC_FRAMES_MAX, ExecRequest, ExecSession, ImagePort, LogItem, LogItems, LogQuery,
-    NetCheckRequest, NodeDoor, PresentReplica, PullStep, PullSteps, ReplicaPull,
+    NetCheckRequest, NodeDoor, NodeVolume, PresentReplica, PullStep, PullSteps, ReplicaPull, VolumeBytes,
+    VolumeName,
 };
 
 /// Lines that may wait for one who follows; a test writes fewer.
@@ -34,6 +35,7 @@ struct Script {
     pulls: Vec<ReplicaPull>,
     replicas: Vec<PresentReplica>,
     images: Vec<ImageInfo>,
+    volumes: BTreeMap<VolumeName, Vec<u8>>,
     digests: BTreeMap<String, String>,
     ports: BTreeMap<String, Vec<ImagePort>>,
     figures: Vec<EndpointFigures>,
@@ -70,6 +72,14 @@ impl ScriptedDoor {
         self.script().logs.push(record.clone());
         // Nobody may be following.
         let _ = self.lines.send(record);
+    }
+
+    pub fn set_volume(&self, deployment: &str, name: &str, content: &[u8]) {
+        let volume = VolumeName {
+            deployment: deployment.to_owned(),
+            name: name.to_owned(),
+        };
+        self.script().volumes.insert(volume, content.to_owned());
     }
 
     pub fn set_pulls(&self, pulls: Vec<ReplicaPull>) {
@@ -279,6 +289,42 @@ impl NodeDoor for ScriptedDoor {
                 removed: gone.into_iter().map(|image| image.name).collect(),
                 ..ImagesRemoved::default()
             })
+        })
+    }
+
+    fn volumes(&self, node: NodeId) -> Answer<'_, Vec<NodeVolume>> {
+        self.answer(node, |script| {
+            let volumes = script.volumes.iter().map(|(volume, content)| NodeVolume {
+                volume: volume.clone(),
+                used_bytes: content.len() as u64,
+                is_larger: false,
+                limit_bytes: None,
+                created_unix_secs: Some(0),
+                used_unix_secs: Some(60),
+            });
+            Ok(volumes.collect())
+        })
+    }
+
+    fn remove_volume(&self, node: NodeId, volume: VolumeName) -> Answer<'_, ()> {
+        self.answer(node, |script| match script.volumes.remove(&volume) {
+            Some(_) => Ok(()),
+            None => Err(DoorError::NotFound(format!("there is no volume `{volume}` here"))),
+        })
+    }
+
+    fn backup_volume(&self, node: NodeId, volume: VolumeName) -> Answer<'_, VolumeBytes> {
+        self.answer(node, |script| match script.volumes.get(&volume) {
+            Some(content) => Ok(stream::iter([Ok(content.clone().into())]).boxed()),
+            None => Err(DoorError::NotFound(format!("there is no volume `{volume}` here"))),
+        })
+    }
+
+    fn restore_volume(&self, _node: NodeId, volume: VolumeName, bytes: VolumeBytes) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let parts: Vec<bytes::Bytes> = bytes.try_collect().await?;
+            self.script().volumes.insert(volume, parts.concat());
+            Ok(())
         })
     }
 

@@ -238,7 +238,8 @@ impl Row {
 }
 
 /// Where counting begins: behind the last firing that the state remembers, but not before the present revision was
-/// deployed. Where it has fired and that is forgotten, now: better a run too few than one twice.
+/// deployed. Where it has run and no firing is remembered, people have started it, or that is forgotten: then behind its
+/// last run, before which a leader has seen to all that was due. Better a run too few than one twice.
 fn begins_unix_secs(state: &State, service: &Service, now_unix_secs: i64) -> i64 {
     let current = state
         .deployment(&service.key.deployment)
@@ -254,7 +255,11 @@ fn begins_unix_secs(state: &State, service: &Service, now_unix_secs: i64) -> i64
     let fired = by_request.max(noted);
     match fired {
         Some(fired) => fired.max(deployed),
-        None if service.cron_runs > 0 => now_unix_secs,
+        None if service.cron_runs > 0 => {
+            let last = service.runs.last();
+            let began_unix_ms = last.and_then(|run| state.clock_marks.wall_unix_ms(run.began));
+            began_unix_ms.map_or(now_unix_secs, |began| began.div_euclid(1_000).max(deployed))
+        }
         None => deployed,
     }
 }

@@ -190,6 +190,26 @@ async fn what_was_missed_is_made_up_for_once_and_nothing_twice_after_a_restart()
 }
 
 #[tokio::test]
+async fn a_run_that_a_person_began_takes_the_place_of_no_due_time() {
+    let world = World::new(State::default(), EIGHT);
+    world.deploy("30 * * * *").await;
+    let command = DeploymentCommand::StartRun {
+        deployment: DeploymentName::new("shop").unwrap(),
+        service: ServiceName::new("nightly").unwrap(),
+    };
+    let input = world.handle.input();
+    input.write(Command::Deployment(command), None).await.unwrap();
+    assert_eq!(world.runs(), 1);
+    let state = world.handle.view().state();
+    world.cancel.cancel();
+    // Nobody led at half past eight: whoever leads at nine makes up for it.
+    let due = Table::default().look(&state, EIGHT + 3_600);
+    let times: Vec<i64> = due.iter().map(|due| due.scheduled_unix_secs).collect();
+    assert_eq!(times, [EIGHT + 1_800]);
+    assert_eq!(Table::default().look(&state, EIGHT + 1_799), []);
+}
+
+#[tokio::test]
 async fn a_new_schedule_looks_ahead_and_a_clock_that_was_years_ahead_is_forgotten() {
     let mut world = World::new(State::default(), EIGHT);
     world.deploy("0 0 1 1 *").await;

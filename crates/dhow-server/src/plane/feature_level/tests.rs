@@ -85,7 +85,12 @@ async fn serve(routes: Router) -> SocketAddr {
 }
 
 fn knows(feature_level: u32) -> Router {
-    let answer = move || async move { Json(FeatureLevelAnswer { feature_level }) };
+    let answer = move || async move {
+        Json(FeatureLevelAnswer {
+            feature_level,
+            version: None,
+        })
+    };
     Router::new().route(FEATURE_LEVEL_PATH, get(answer))
 }
 

@@ -264,6 +264,7 @@ impl World {
             mounts_files: true,
             runs_steps: true,
             mesh_addr: None,
+            volumes: Default::default(),
         };
         let (node, info) = (NodeId(node), Arc::new(info));
         self.write(Command::Node(NodeCommand::Register { node, info }))

@@ -154,6 +154,13 @@ pub(crate) fn refused_code(refused: &Refused) -> ProblemCode {
         | Refused::Incarnation { .. }
         | Refused::OldInventory { .. }
         | Refused::OldManifests { .. }
+        | Refused::SourceWins { .. }
+        | Refused::SourceKeeps { .. }
+        | Refused::NothingToSuspend(_)
+        | Refused::EmptySet { .. }
+        | Refused::RemovesMost { .. }
+        | Refused::NotInForce { .. }
+        | Refused::SecretOfSource { .. }
         | Refused::NotNow(_)
         | Refused::SecretUsed { .. }
         | Refused::TooManyConfigs { .. }

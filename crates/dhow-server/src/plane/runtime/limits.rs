@@ -117,6 +117,15 @@ pub const PAST_SYNC_MS: u64 = 15_000;
 /// How often the directory of manifests is looked at.
 pub const MANIFEST_POLL_MS: u64 = 5_000;
 
+/// How often a server elsewhere is asked.
+pub const REMOTE_POLL_MS: u64 = 60_000;
+
+/// However often somebody calls a source's webhook: the pause between two looks at it.
+pub const REMOTE_GAP_MS: u64 = 5_000;
+
+/// Looks at what is elsewhere at a time: each may hold some hundred megabytes.
+pub const REMOTE_LOOKS_MAX: usize = 2;
+
 /// Distinct reasons of refusal that are remembered so that each is logged once.
 pub const REFUSALS_REMEMBERED_MAX: usize = 64;
 

@@ -6,10 +6,13 @@ use std::net::SocketAddr;
 use dhow_core::ids::{NodeId, ReplicaKey, ServiceName};
 use dhow_core::spec::{Endpoint, Expose};
 use dhow_core::state::{Deployment, Node, Phase, RevisionOutcome, Service, State};
-use dhow_wire::{DeploymentState, DeploymentStatus, ServedEndpoint, ServiceHealthSummary, ServingNode};
+use dhow_wire::{
+    DeploymentSource, DeploymentState, DeploymentStatus, ServedEndpoint, ServiceHealthSummary, ServingNode,
+};
 
 use super::files;
 use super::sum::ServiceSum;
+use crate::clock::shown_utc;
 use crate::plane::cron;
 use crate::plane::runtime::Observed;
 
@@ -47,9 +50,38 @@ pub(super) fn status(
             })
             .collect(),
         message: message(deployment),
-        notes: files::notes(state, deployment, None),
+        notes: files::notes(state, deployment, None)
+            .into_iter()
+            .chain(suspension(deployment))
+            .collect(),
         served: served_with(state, Some(observed), deployment),
+        source: source(state, deployment),
     }
+}
+
+/// Where it comes from, as far as the state knows.
+fn source(state: &State, deployment: &Deployment) -> Option<DeploymentSource> {
+    let name = deployment.owner()?;
+    let known = state.sources.get(name);
+    let suspended = deployment.suspended.as_ref();
+    Some(DeploymentSource {
+        name: name.to_string(),
+        version: known.and_then(|known| known.taken).map(|taken| taken.version),
+        commit: known.and_then(|known| known.commit.as_deref()).map(str::to_owned),
+        suspended_until_unix_secs: suspended.map(|suspension| suspension.until_unix_secs),
+        looked_unix_secs: None,
+        problem: None,
+    })
+}
+
+/// That the source's word does not count at the moment, or has to be heard again.
+fn suspension(deployment: &Deployment) -> Option<String> {
+    let (owner, suspension) = (deployment.owner()?, deployment.suspended.as_ref()?);
+    Some(format!(
+        "the source {owner} is suspended here until {} by {}",
+        shown_utc(suspension.until_unix_secs),
+        suspension.author
+    ))
 }
 
 /// Where the endpoints of a deployment are served: on the nodes that run a replica behind them.

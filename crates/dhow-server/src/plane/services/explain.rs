@@ -15,7 +15,7 @@ use super::replicas::{DONE_BEFORE, UNSEEN, done_before, measured, started_unix_s
 use super::select::{NoSuchName, Subject, subject};
 use super::sum::{ServiceSum, is_current};
 use super::wall_times::WallTimes;
-use super::{callers, files};
+use super::{callers, files, scaling};
 use crate::clock::shown_utc;
 use crate::plane::cron::{self, Outlook};
 use crate::plane::runtime::Observed;
@@ -50,10 +50,13 @@ pub(super) fn explain(
         let outlook = cron::outlook(state, service, times.now_unix_secs());
         explanation.lines.extend(outlook.into_iter().flat_map(schedule));
         explanation.lines.extend(runs(times, service));
+        explanation.lines.extend(scaling::lines(times, observed, service));
         explanation.lines.extend(callers::lines(state, service));
         let named = Some(service.key.service.as_str());
         explanation.lines.extend(files::notes(state, deployment, named));
         explanation.lines.extend(files::old_nodes(state, service));
+        let apart = state.volumes_apart(service);
+        explanation.lines.extend(apart.iter().map(ToString::to_string));
     }
     for (key, replica) in state.replicas_of(service.id) {
         let id = state.replica_name(key).map(|name| name.id()).unwrap_or_default();
@@ -286,7 +289,7 @@ fn lines_of(told: &ExplainedReplica, replica: &Replica, lasted: &str, is_old: bo
 }
 
 /// A time as people say it.
-fn span(secs: i64) -> String {
+pub(super) fn span(secs: i64) -> String {
     match secs {
         ..120 => format!("{secs} s"),
         120..7_200 => format!("{} min", secs / 60),
@@ -299,7 +302,7 @@ fn span(secs: i64) -> String {
 /// placed, nobody has written down.
 fn because(times: &WallTimes<'_>, service: &Service, key: &ReplicaKey, replica: &Replica) -> String {
     let (state, node) = (times.state, replica.node);
-    if service.volume_node(key.slot) == Some(node) {
+    if state.volume_home(service, key.slot) == Some(node) {
         return format!("node {node} keeps its volume");
     }
     let Some(info) = service.info(key.generation) else {
@@ -355,7 +358,10 @@ fn lacks(state: &State, node: NodeId, spec: &ServiceSpec) -> Vec<String> {
     };
     let asked = spec.node_selector.labels.iter();
     let missing = asked.filter(|(key, value)| labels.get(*key) != Some(*value));
-    missing.map(|(key, value)| format!("{key}={value}")).collect()
+    let unmet = spec.node_selector.rules.iter();
+    let unmet = unmet.filter(|rule| !rule.is_met_by(labels.get(&rule.label).map(String::as_str)));
+    let missing = missing.map(|(key, value)| format!("{key}={value}"));
+    missing.chain(unmet.map(|rule| format!("`{rule}`"))).collect()
 }
 
 /// Nodes that come last for the service.
@@ -375,6 +381,7 @@ fn demands(spec: &ServiceSpec) -> Vec<String> {
     let mut rules = Vec::new();
     let labels = spec.node_selector.labels.iter();
     rules.extend(labels.map(|(key, value)| format!("{key}={value}")));
+    rules.extend(spec.node_selector.rules.iter().map(ToString::to_string));
     let platform = [&spec.platform.os, &spec.platform.arch];
     rules.extend(platform.into_iter().flatten().map(ToString::to_string));
     if let Some(memory) = spec.resources.memory {
@@ -382,6 +389,19 @@ fn demands(spec: &ServiceSpec) -> Vec<String> {
     }
     if let Some(cpu) = spec.resources.cpu {
         rules.push(format!("{cpu} cpu"));
+    }
+    rules.extend(spec.max_per_node.map(|max| format!("max_per_node {max}")));
+    let limits = spec.max_per.iter();
+    rules.extend(limits.map(|(label, max)| format!("max_per {label} {max}")));
+    for (word, neighbours) in [
+        ("near", &spec.affinity.near),
+        ("away from", &spec.affinity.away_from),
+    ] {
+        rules.extend(
+            neighbours
+                .iter()
+                .map(|other| format!("{word} `{}`", other.service)),
+        );
     }
     rules
 }

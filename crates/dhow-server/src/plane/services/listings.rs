@@ -19,7 +19,9 @@ use super::progress::Pulls;
 use super::replicas::{ReplicaFilter, ReplicaWindow};
 use super::select::NoSuchName;
 use super::wall_times::WallTimes;
-use super::{crons, deployment, explain, history, nodes, overview, progress, replicas, rollouts, select};
+use super::{
+    crons, deployment, explain, history, nodes, overview, progress, replicas, rollouts, scaling, select,
+};
 use crate::plane::log::Leadership;
 use crate::plane::runtime::Observed;
 
@@ -117,6 +119,7 @@ impl<'a> Listings<'a> {
         status
             .notes
             .extend(rollouts::notes(self.state, self.report, known));
+        status.notes.extend(scaling::notes(&self.times(), known));
         status
     }
 

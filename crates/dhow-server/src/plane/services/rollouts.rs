@@ -1,7 +1,7 @@
 //! What is being rolled out, and where it waits.
 
 use dhow_core::plan::{PlanReport, Why};
-use dhow_core::rollout::AtGate;
+use dhow_core::rollout::{AtGate, paused};
 use dhow_core::state::{Deployment, Phase, Service, State, Wanted};
 use dhow_wire::api::{RolloutStage, RolloutStatus};
 
@@ -27,10 +27,14 @@ pub(super) fn notes(state: &State, report: &PlanReport, deployment: &Deployment)
     waiting.collect()
 }
 
-fn gate<'a>(report: &'a PlanReport, service: &Service) -> Option<&'a AtGate> {
+/// A person's word is told also where no replica waits for it, because old ones do.
+fn gate(report: &PlanReport, service: &Service) -> Option<AtGate> {
+    if let Some(at) = paused(service.rollout.as_ref()) {
+        return Some(at);
+    }
     let mut waiting = report.services.get(&service.id)?.waiting.iter();
     waiting.find_map(|waiting| match &waiting.why {
-        Why::AtGate { at } => Some(at),
+        Why::AtGate { at } => Some(at.clone()),
         Why::Unplaced { .. }
         | Why::RoomToCome { .. }
         | Why::WaitsFor { .. }
@@ -39,6 +43,7 @@ fn gate<'a>(report: &'a PlanReport, service: &Service) -> Option<&'a AtGate> {
         | Why::NodeMayReturn { .. }
         | Why::NotRescheduled { .. }
         | Why::VolumeLost { .. }
+        | Why::NoNodeForAll { .. }
         | Why::TurnToCome
         | Why::LeavesLater { .. }
         | Why::Paused
@@ -90,7 +95,7 @@ fn status(
         updated,
         outdated,
         share,
-        gate: at.map(|at| at.gate.name().to_owned()),
+        gate: at.as_ref().map(|at| at.gate.name().to_owned()),
         reason: at.map(|at| at.reason.to_string()),
         judgement: judgement.map(|judgement| judgement.to_string()),
     })

@@ -10,10 +10,11 @@ use dhow_core::state::ManifestVersion;
 
 use super::Runner;
 use super::verbs::{Answer, lines};
+use crate::scenario::action::ManifestAction;
 use crate::scenario::file::changed;
 
 impl Runner {
-    pub(super) fn deploy(&mut self, text: String, force: bool) -> Answer {
+    pub(super) fn deploy(&mut self, text: String, force: bool, suspend_secs: Option<u64>) -> Answer {
         let spec = match read(&text) {
             Ok(spec) => spec,
             Err(findings) => return Ok(findings),
@@ -26,6 +27,7 @@ impl Runner {
             wall_unix_secs: self.wall_unix_secs(),
             force,
         };
+        let command = self.suspending(suspend_secs, command);
         let deployed = self.deployed(&deployment, command)?;
         Ok(lines(&deploy::said(&deployed)))
     }
@@ -40,11 +42,24 @@ impl Runner {
             .get(name)
             .ok_or_else(|| format!("`{name}` was not deployed before"))?;
         let text = changed(file, change)?;
-        Ok(self.deploy(text, force))
+        Ok(self.deploy(text, force, None))
+    }
+
+    /// The command, with the suspension that was asked for beside it.
+    pub(super) fn suspending(&self, secs: Option<u64>, command: DeploymentCommand) -> DeploymentCommand {
+        match secs {
+            None => command,
+            Some(secs) => DeploymentCommand::Suspending {
+                for_ms: secs * 1_000,
+                until_unix_secs: self.wall_unix_secs().saturating_add_unsigned(secs),
+                author: "user".into(),
+                command: Box::new(command),
+            },
+        }
     }
 
     /// A set of files, divided by `---`.
-    pub(super) fn manifests(&mut self, version: u64, source: Option<&str>, input: &[String]) -> Vec<String> {
+    pub(super) fn manifests(&mut self, set: &ManifestAction, input: &[String]) -> Vec<String> {
         let mut specs = Vec::new();
         for file in input.split(|line| line == "---").filter(|file| !file.is_empty()) {
             match read(&joined(file)) {
@@ -54,13 +69,15 @@ impl Runner {
         }
         let command = DeploymentCommand::ApplyManifests {
             version: ManifestVersion {
-                version,
+                version: set.version,
                 created_unix_secs: 0,
                 index_hash: [0; 32],
             },
             specs,
             wall_unix_secs: self.wall_unix_secs(),
-            source: source.map(Into::into),
+            source: set.source.as_deref().map(Into::into),
+            commit: set.commit.as_deref().map(Into::into),
+            why: set.why,
         };
         // A refusal is told with the rest.
         let _ = self.lab.apply(Command::Deployment(command));

@@ -8,6 +8,7 @@ use dhow_core::command::{ClusterCommand, Command, JobCommand, Outcome, PlanComma
 use dhow_core::ids::{NodeId, ServiceName};
 use dhow_core::plan::{PlanCache, plan_next};
 use dhow_core::rollout::Figures;
+use dhow_core::scaler::Load;
 use dhow_core::spec::TimeSpan;
 use dhow_core::state::NodeRole;
 
@@ -25,7 +26,7 @@ impl Runner {
             Action::Verb(verb) => printed(self.verb(verb, input)?),
             Action::AddNodes { count, shape } => self.add_nodes(*count, shape),
             Action::Redeploy { name, force } => printed(self.redeploy((name, *force), input)?),
-            Action::Manifests { version, source } => self.manifests(*version, source.as_deref(), input),
+            Action::Manifests(set) => self.manifests(set, input),
             Action::Run(span) => self.run(*span),
             Action::Wait(span) => {
                 self.lab.run(*span);
@@ -46,6 +47,7 @@ impl Runner {
             Action::RememberPlan => self.remember_plan(),
             Action::ApplyRememberedPlan => self.apply_remembered_plan(),
             Action::Calls { service, figures } => self.calls(service, *figures)?,
+            Action::Load { service, load } => self.load(service, *load)?,
             Action::Due { target, again } => self.due(target, *again)?,
             Action::Token(action) => self.token(action),
             Action::Check => match self.broken() {
@@ -113,11 +115,21 @@ impl Runner {
         let found = self.lab.state.service_named(&target.deployment, &name);
         let service = found.filter(|service| service.canary_base().is_some());
         let service = service.ok_or("there is no such service with a canary")?;
-        let template = service.target_info().map(|info| info.template);
-        if let Some(template) = template {
+        if let Some(base) = service.canary_base() {
             let id = service.id;
-            self.lab.figures.insert((id, template), figures);
+            self.lab.figures.insert((id, base), figures);
         }
+        Ok(Vec::new())
+    }
+
+    /// What nodes tell of an adaptive service from now on.
+    fn load(&mut self, target: &NamedTarget, load: Load) -> Result<Vec<String>, String> {
+        let name = ServiceName::new(&target.name).map_err(|error| error.to_string())?;
+        let found = self.lab.state.service_named(&target.deployment, &name);
+        let id = found
+            .map(|service| service.id)
+            .ok_or("there is no such service")?;
+        self.lab.loads.insert(id, load);
         Ok(Vec::new())
     }
 
@@ -182,6 +194,7 @@ fn worker() -> dhow_core::state::NodeInfo {
         tries_settings: false,
         mounts_files: false,
         runs_steps: false,
+        volumes: dhow_core::spec::VolumeSupport::Named,
         mesh_addr: None,
     }
 }

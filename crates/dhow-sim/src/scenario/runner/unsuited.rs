@@ -16,7 +16,7 @@ pub(super) fn check(verb: &Verb) -> Result<(), String> {
         Verb::Deploy(args) if !args.detach || !is_stdin(args.from.file.as_deref()) => {
             Some("write `deploy --detach -` with the file below it, and let time pass with `run 10s`")
         }
-        Verb::Plan(args) if !is_stdin(args.from.file.as_deref()) => {
+        Verb::Plan(args) if args.what.is_none() && !is_stdin(args.from.file.as_deref()) => {
             Some("write `plan -` with the file below it")
         }
         Verb::Ps(args) if args.live || args.usage => {
@@ -25,6 +25,7 @@ pub(super) fn check(verb: &Verb) -> Result<(), String> {
         Verb::Scale(args) => args.wait.wait.then_some(NO_WAIT),
         Verb::Stop(args) => args.wait.then_some(NO_WAIT),
         Verb::Start(args) => args.wait.wait.then_some(NO_WAIT),
+        Verb::Rebalance(args) => args.wait.wait.then_some(NO_WAIT),
         Verb::Restart(args) => args.wait.wait.then_some(NO_WAIT),
         Verb::Rollback(args) => args.wait.wait.then_some(NO_WAIT),
         Verb::Rm(args) => args.wait.then_some(NO_WAIT),
@@ -74,6 +75,7 @@ fn is_json(verb: &Verb) -> bool {
             cron::Command::Run(_) => false,
         },
         Verb::Scale(_)
+        | Verb::Rebalance(_)
         | Verb::Stop(_)
         | Verb::Start(_)
         | Verb::Restart(_)

@@ -2,19 +2,22 @@
 
 use dhow_cli::endpoints::Viewpoint;
 use dhow_cli::node::{self, DrainArgs, DrainEnd, ShownDrain};
-use dhow_cli::target::{ScaleTarget, Target};
+use dhow_cli::target::{NamedTarget, ScaleTarget, Target};
 use dhow_cli::{
-    ERROR, Shown, cron, explain, history, plan, ps, restart, rm, rollback, rollout, scale, start, status,
-    stop,
+    ERROR, Shown, cron, explain, history, plan, ps, rebalance, restart, rm, rollback, rollout, scale, start,
+    status, stop,
 };
-use dhow_core::command::{Command, DeploymentCommand, NodeCommand, Outcome, Refused, ScaleChange};
+use dhow_core::command::{
+    Command, DeploymentCommand, NodeCommand, Outcome, Refused, ReplicaMove, ScaleChange,
+};
 use dhow_core::ids::{DeploymentName, DeploymentRevision, NodeId, ServiceName};
+use dhow_core::rebalance::{MOVES_MAX, Scope, propose};
 use dhow_core::spec::TimeSpan;
 use dhow_core::state::Drain;
 use dhow_server::plane::runtime::WriteError;
 use dhow_server::plane::services::{NoSuchName, ReplicaFilter};
 use dhow_wire::Problem;
-use dhow_wire::api::{Deployed, NodeDrainRequest, NodeLabelRequest, RunBegun};
+use dhow_wire::api::{Deployed, NodeDrainRequest, NodeLabelRequest, RebalancePlan, RunBegun};
 
 use super::Runner;
 use super::deploying::{joined, read};
@@ -64,8 +67,13 @@ impl Runner {
     pub(super) fn verb(&mut self, verb: &Verb, input: &[String]) -> Result<Answer, String> {
         check(verb)?;
         Ok(match verb {
-            Verb::Deploy(args) => self.deploy(joined(input), args.force),
+            Verb::Deploy(args) => self.deploy(joined(input), args.force, args.suspend.secs()),
+            Verb::Plan(plan::Args {
+                what: Some(plan::What::Rebalance(args)),
+                ..
+            }) => Ok(lines(&rebalance::text(&self.moves(&args.which).0))),
             Verb::Plan(_) => self.plan(input),
+            Verb::Rebalance(args) => self.rebalance(args),
             Verb::Status(args) => self.status(args.deployment.as_ref()),
             Verb::Ps(args) => self.ps(args),
             Verb::History(args) => self.history(args),
@@ -73,7 +81,11 @@ impl Runner {
             Verb::Scale(args) => {
                 let mut said = Ok(Vec::new());
                 for (deployment, targets) in args.by_deployment() {
-                    said = said.and_then(|said| self.scale(deployment, &targets, said));
+                    let how = (args.hold, args.suspend.secs());
+                    said = said.and_then(|said| self.scale((deployment, &targets), how, said));
+                }
+                for target in args.releases() {
+                    said = said.and_then(|said| self.release(target, said));
                 }
                 said
             }
@@ -93,6 +105,7 @@ impl Runner {
                     author: "user".into(),
                     wall_unix_secs: self.wall_unix_secs(),
                 };
+                let command = self.suspending(args.suspend.secs(), command);
                 let deployed = self.deployed(&args.deployment, command);
                 deployed.map(|deployed| lines(&rollback::said(args.to, &deployed)))
             }
@@ -146,6 +159,32 @@ impl Runner {
         let said = if stops { stop::said } else { start::said };
         let deployed = self.deployed(&target.deployment, command);
         Ok(deployed.map(|deployed| lines(&said(target, deployed.changed))))
+    }
+
+    /// What moving replicas would bring now.
+    fn moves(&self, which: &rebalance::Which) -> (RebalancePlan, Vec<ReplicaMove>) {
+        let scope = Scope {
+            deployment: which.deployment.clone(),
+            moves_max: which.max.unwrap_or(MOVES_MAX),
+        };
+        let proposal = propose(&self.lab.state, &scope);
+        (RebalancePlan::of(&self.lab.state, &proposal), proposal.moves)
+    }
+
+    fn rebalance(&mut self, args: &rebalance::Args) -> Answer {
+        let (plan, moves) = match args.stop {
+            true => (RebalancePlan::default(), Vec::new()),
+            false => self.moves(&args.which),
+        };
+        if !args.stop && moves.is_empty() {
+            return Ok(lines(&rebalance::said(&plan)));
+        }
+        let author = "user".into();
+        self.ask(DeploymentCommand::Rebalance { moves, author })?;
+        Ok(match args.stop {
+            true => lines(rebalance::STOPPED),
+            false => lines(&rebalance::said(&plan)),
+        })
     }
 
     fn plan(&self, input: &[String]) -> Answer {
@@ -228,8 +267,8 @@ impl Runner {
 
     fn scale(
         &mut self,
-        deployment: &DeploymentName,
-        targets: &[&ScaleTarget],
+        (deployment, targets): (&DeploymentName, &[&ScaleTarget]),
+        (hold, suspend_secs): (Option<TimeSpan>, Option<u64>),
         mut said: Vec<String>,
     ) -> Answer {
         let changes = targets.iter().map(|target| ScaleChange {
@@ -237,11 +276,31 @@ impl Runner {
             role: target.role.clone(),
             replicas: target.replicas,
         });
-        self.ask(DeploymentCommand::Scale {
-            deployment: deployment.clone(),
-            changes: changes.collect(),
+        let (deployment, changes) = (deployment.clone(), changes.collect());
+        let command = match hold {
+            None => DeploymentCommand::Scale { deployment, changes },
+            Some(span) => DeploymentCommand::Hold {
+                deployment,
+                changes,
+                span,
+                author: "user".into(),
+            },
+        };
+        self.ask(self.suspending(suspend_secs, command))?;
+        said.extend(targets.iter().map(|target| scale::said(target, hold)));
+        Ok(said)
+    }
+
+    fn release(&mut self, target: &NamedTarget, mut said: Vec<String>) -> Answer {
+        let Ok(service) = ServiceName::new(&target.name) else {
+            return Ok(said);
+        };
+        self.ask(DeploymentCommand::EndHold {
+            deployment: target.deployment.clone(),
+            services: vec![service],
+            author: "user".into(),
         })?;
-        said.extend(targets.iter().map(|target| scale::said(target)));
+        said.push(scale::said_released(target));
         Ok(said)
     }
 

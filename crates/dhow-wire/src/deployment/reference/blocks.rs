@@ -83,7 +83,7 @@ pub(super) const BLOCKS: &[Block] = &[
     },
     Block {
         name: "targets",
-        text: "What adaptive scaling aims at.",
+        text: "What adaptive scaling aims at, for each replica. What calls for the most counts.",
         fields: parts::TARGETS,
     },
     Block {
@@ -145,6 +145,11 @@ pub(super) const BLOCKS: &[Block] = &[
         name: "affinity",
         text: "How replicas lie to each other.",
         fields: parts::AFFINITY,
+    },
+    Block {
+        name: "neighbour",
+        text: "Another service, and what counts as one place.",
+        fields: parts::NEIGHBOUR,
     },
     Block {
         name: "platform",

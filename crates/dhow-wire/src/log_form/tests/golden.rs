@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dhow_core::command::{ClusterCommand, Command, Entry, NodeCommand, PlanCommand};
+use dhow_core::spec::VolumeSupport;
 use dhow_core::state::{NodeInfo, State};
 use dhow_core::stored::Form;
 
@@ -178,6 +179,10 @@ fn as_in(form: Form, entry: Entry) -> Entry {
     let mut entry = entry;
     let without_news = |info: &mut Arc<NodeInfo>| {
         let info = Arc::make_mut(info);
+        if form < Form::Eight {
+            let said = std::mem::take(&mut info.volumes);
+            assert_ne!(said, VolumeSupport::Named, "the golden shows it");
+        }
         if form < Form::Seven {
             assert!(std::mem::take(&mut info.runs_steps), "the golden shows it");
         }
@@ -195,6 +200,11 @@ fn as_in(form: Form, entry: Entry) -> Entry {
         ) if form < Form::Four => assert!(nodes_limit.take().is_some(), "the golden shows it"),
         Command::Cluster(ClusterCommand::UseToken { info, .. })
         | Command::Node(NodeCommand::Register { info, .. }) => without_news(info),
+        Command::Cluster(ClusterCommand::SetSource { settings, .. }) if form < Form::Eight => {
+            assert!(settings.remote.take().is_some(), "the golden shows it");
+            assert!(settings.max_age_secs.take().is_some(), "the golden shows it");
+            assert!(settings.hook_secret.take().is_some(), "the golden shows it");
+        }
         Command::Plan(PlanCommand::Fail { of_version, .. }) if form < Form::Seven => {
             assert!(std::mem::take(of_version), "the golden shows it");
         }

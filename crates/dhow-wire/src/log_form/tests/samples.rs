@@ -6,7 +6,8 @@ use std::sync::Arc;
 use dhow_core::amount::Amount;
 use dhow_core::command::{
     AgentCommand, AgentEvent, ClusterCommand, Command, DeploymentCommand, Entry, InventoryItem, JobCommand,
-    ManifestSpec, NodeCommand, Placement, PlanCommand, RequestId, RolloutAction, ScaleChange, StopReason,
+    ManifestSpec, NodeCommand, Placement, PlanCommand, ReplicaMove, RequestId, RolloutAction, ScaleChange,
+    StopReason,
 };
 use dhow_core::ids::{
     DeploymentName, DeploymentRevision, Generation, NodeId, ReplicaKey, Revision, RoleId, RoleName,
@@ -14,7 +15,8 @@ use dhow_core::ids::{
 };
 use dhow_core::replica::{Exit, Machine, ReplicaEvent, ReplicaState};
 use dhow_core::rollout::{Counted, Figures, Judgement, Verdict};
-use dhow_core::spec::DeploymentSpec;
+use dhow_core::scaler::{Load, Resize};
+use dhow_core::spec::{DeploymentSpec, TimeSpan};
 use dhow_core::state::{
     ApiRole, ApiToken, Drain, EventPlace, ManifestVersion, NodeInfo, NodeRole, Notice, NotifySettings,
     Request, RunEnd, RunOutcome, ScheduleRun, State, Stopped,
@@ -43,10 +45,11 @@ variants!(cluster_name, CLUSTER, ClusterCommand:
 variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
-    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer, Stop, Start);
+    Deploy, Remove, Scale, Restart, Rollback, ApplyManifests, RecordConflicted, StartRun, Steer, Stop, Start,
+    BindVolume, Rebalance, Hold, EndHold, Suspending);
 variants!(plan_name, PLAN, PlanCommand:
     Place, Stop, Forget, ForgetService, OpenGeneration, Release, MarkStable, Fail, DrainFinished, CronFired,
-    TrySettings, AdoptSettings, Job, JudgeCanary);
+    TrySettings, AdoptSettings, Job, JudgeCanary, Resize);
 variants!(agent_name, AGENT, AgentCommand: Report, Inventory);
 
 pub fn name_of(command: &Command) -> &'static str {
@@ -110,6 +113,7 @@ pub fn info() -> Arc<NodeInfo> {
         tries_settings: false,
         mounts_files: true,
         runs_steps: true,
+        volumes: dhow_core::spec::VolumeSupport::Sized,
         mesh_addr: Some("10.0.0.7:3672".into()),
     })
 }
@@ -233,6 +237,26 @@ pub fn entry_with_request() -> Entry {
     }
 }
 
+fn set_source() -> ClusterCommand {
+    ClusterCommand::SetSource {
+        name: "shop".into(),
+        settings: dhow_core::state::SourceSettings {
+            dir: "/srv/dhow/shop".into(),
+            keys: [[7; 32]].into(),
+            remote: Some(Arc::new(dhow_core::state::RemoteSource {
+                kind: dhow_core::state::RemoteKind::Git,
+                url: "https://git.example.com/shop.git".into(),
+                reference: "main".into(),
+                path: "deploy".into(),
+                ca_secret: Some("git-ca".into()),
+                login_secret: Some("git-login".into()),
+            })),
+            max_age_secs: Some(604_800),
+            hook_secret: Some("git-hook".into()),
+        },
+    }
+}
+
 fn cluster() -> Vec<ClusterCommand> {
     vec![
         ClusterCommand::Bootstrap {
@@ -281,14 +305,12 @@ fn cluster() -> Vec<ClusterCommand> {
         ClusterCommand::KeepServerIds {
             nodes: vec![NodeId(1), NodeId(300)],
         },
-        ClusterCommand::SetSource {
-            name: "shop".into(),
-            settings: dhow_core::state::SourceSettings {
-                dir: "/srv/dhow/shop".into(),
-                keys: [[7; 32]].into(),
-            },
-        },
+        set_source(),
         ClusterCommand::RemoveSource { name: "shop".into() },
+        ClusterCommand::EpochBegan {
+            revision: Revision(400),
+            time: ClusterTime(60_000),
+        },
         ClusterCommand::SetNotify {
             name: "ops".into(),
             settings: notify_settings(),
@@ -300,10 +322,6 @@ fn cluster() -> Vec<ClusterCommand> {
                 revision: Revision(40),
                 part: 2,
             },
-        },
-        ClusterCommand::EpochBegan {
-            revision: Revision(400),
-            time: ClusterTime(60_000),
         },
     ]
 }
@@ -375,6 +393,8 @@ fn deployment() -> Vec<DeploymentCommand> {
             specs: vec![ManifestSpec(spec())],
             wall_unix_secs: 1_700_000_003,
             source: None,
+            commit: None,
+            why: dhow_core::command::ApplyReason::Newer,
         },
         DeploymentCommand::RecordConflicted {
             spec: spec(),
@@ -391,6 +411,15 @@ fn deployment() -> Vec<DeploymentCommand> {
             action: RolloutAction::Abort,
             author: "operator".into(),
         },
+    ]
+    .into_iter()
+    .chain(since_level_six())
+    .collect()
+}
+
+/// What came with feature level 6.
+fn since_level_six() -> Vec<DeploymentCommand> {
+    vec![
         DeploymentCommand::Stop {
             deployment: shop(),
             service: Some(web()),
@@ -402,6 +431,46 @@ fn deployment() -> Vec<DeploymentCommand> {
             service: None,
             author: "operator".into(),
             wall_unix_secs: 1_700_000_006,
+        },
+        DeploymentCommand::BindVolume {
+            deployment: shop(),
+            volume: "data".into(),
+            node: NodeId(2),
+            kept: true,
+        },
+        DeploymentCommand::Rebalance {
+            moves: vec![ReplicaMove {
+                replica: key(2),
+                from: NodeId(3),
+                to: NodeId(4),
+            }],
+            author: "operator".into(),
+        },
+        DeploymentCommand::Hold {
+            deployment: shop(),
+            changes: vec![ScaleChange {
+                service: web(),
+                role: None,
+                replicas: 4,
+            }],
+            span: TimeSpan::from_secs(3_600),
+            author: "operator".into(),
+        },
+        DeploymentCommand::EndHold {
+            deployment: shop(),
+            services: vec![web()],
+            author: "operator".into(),
+        },
+        DeploymentCommand::Suspending {
+            for_ms: 3_600_000,
+            until_unix_secs: 1_700_003_605,
+            author: "operator".into(),
+            command: Box::new(DeploymentCommand::Rollback {
+                deployment: shop(),
+                to: None,
+                author: "operator".into(),
+                wall_unix_secs: 1_700_000_005,
+            }),
         },
     ]
 }
@@ -482,6 +551,23 @@ fn plan() -> Vec<PlanCommand> {
             service,
             generation,
             judgement: judgement(),
+        },
+        PlanCommand::Resize {
+            service,
+            generation,
+            resize: Resize {
+                from: 2,
+                to: 5,
+                load: Load {
+                    cpu_milli: 900,
+                    memory_bytes: 1 << 30,
+                    requests_milli: 412_500,
+                    in_flight: 31,
+                    waiting: 0,
+                    is_whole: true,
+                },
+                most: 5,
+            },
         },
     ]
 }

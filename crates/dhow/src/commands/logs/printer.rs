@@ -44,6 +44,7 @@ pub struct Printer {
     painter: Painter,
     width: usize,
     colours: BTreeMap<String, Paint>,
+    has_printed: bool,
 }
 
 impl Printer {
@@ -53,6 +54,7 @@ impl Printer {
             painter: paint_stdout(),
             width: 0,
             colours: BTreeMap::new(),
+            has_printed: false,
         };
         for replica in replicas {
             printer.meet(replica);
@@ -67,7 +69,13 @@ impl Printer {
         *self.colours.entry(replica.to_owned()).or_insert(next)
     }
 
+    /// Whether there was anything to print.
+    pub fn has_printed(&self) -> bool {
+        self.has_printed
+    }
+
     pub fn print(&mut self, record: &LogRecord, json: &str) -> anyhow::Result<Reader> {
+        self.has_printed = true;
         if self.form.json {
             return self.write(&format!("{json}\n"));
         }

@@ -31,6 +31,7 @@ fn this_machine() -> State {
         tries_settings: true,
         mounts_files: true,
         runs_steps: true,
+        volumes: dhow_core::spec::VolumeSupport::Sized,
         mesh_addr: None,
     };
     let command = Command::Node(NodeCommand::Register {

@@ -73,8 +73,12 @@ impl Session for RemovableSession {
         self.session.heartbeat(beat)
     }
 
-    fn usage(&self, usage: NodeUsage) {
-        self.session.usage(usage);
+    fn usage(&self, usage: NodeUsage, is_urgent: bool) {
+        self.session.usage(usage, is_urgent);
+    }
+
+    fn heard(&self) -> watch::Receiver<bool> {
+        self.session.heard()
     }
 
     fn secrets<'a>(&'a self, names: &'a [String]) -> SessionFuture<'a, BTreeMap<String, String>> {

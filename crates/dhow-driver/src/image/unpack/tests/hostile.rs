@@ -169,7 +169,7 @@ fn without_openat2_every_link_is_refused() {
             diff_id: Digest::of(b""),
             cancelled: &cancelled,
         };
-        let mut writer = LayerWriter::open(dir.path(), &job).unwrap();
+        let mut writer = LayerWriter::open(dir.path(), &job, Purpose::Layer).unwrap();
         writer.tree_mut().set_resolver(Resolver::Walk);
         let mut archive = TarReader::new(Cursor::new(tar.file("deep/er/file", "y").finish()));
         let refused = loop {

@@ -55,6 +55,7 @@ fn info_of(profile: WorkerProfile) -> NodeInfo {
         tries_settings: false,
         mounts_files: false,
         runs_steps: false,
+        volumes: dhow_core::spec::VolumeSupport::Named,
         mesh_addr: None,
     }
 }

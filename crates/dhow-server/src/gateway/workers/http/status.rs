@@ -42,7 +42,11 @@ pub(in crate::gateway) async fn status(
     let (shown, next_ttl_secs) = inner.proved(&headers, report.node_id).await?;
     let state = inner.known(shown.node).await?;
     let usage = usage_of(&state, shown.node, &report)?;
-    inner.options.view.observed().used(&state, shown.node, usage);
+    inner
+        .options
+        .view
+        .observed()
+        .used(&state, shown.node, usage, inner.options.clock.monotonic_ms());
     let durable_seq = inner.take_inventory(shown.node, &report, bytes).await?;
     let named = named_rollouts(&report.rollouts);
     let open = inner.open_rollouts(shown.node, &named);
@@ -86,6 +90,8 @@ fn usage_of(state: &ClusterState, node: NodeId, report: &WorkerStatusReport) -> 
         memory_bytes: resources.memory_used_bytes,
         replicas: Vec::new(),
         canaries: Vec::new(),
+        // Nothing of the cluster's passes it.
+        tells_calls: true,
     };
     let measured =
         |told: &&WorkerContainerStatus| told.cpu_used_milli.is_some() || told.memory_used_bytes.is_some();

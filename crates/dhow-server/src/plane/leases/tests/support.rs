@@ -182,6 +182,7 @@ pub fn info(role: NodeRole) -> NodeInfo {
         tries_settings: false,
         mounts_files: false,
         runs_steps: false,
+        volumes: dhow_core::spec::VolumeSupport::Named,
         mesh_addr: None,
     }
 }

@@ -148,6 +148,7 @@ impl World {
             tries_settings: true,
             mounts_files: true,
             runs_steps: true,
+            volumes: dhow_core::spec::VolumeSupport::Sized,
             mesh_addr: None,
         };
         self.apply(Command::Node(NodeCommand::Register {

@@ -51,8 +51,17 @@ pub enum EventKind {
     RolloutPaused,
     RolloutResumed,
     CanaryJudged,
+    /// The scaler of an adaptive service has decided another count.
+    Resized,
+    /// A person has set the count of an adaptive service for a while.
+    ScaleHeld,
+    ScaleHoldEnded,
     /// A signed set has a revision that was taken back before.
     HeldBack,
+    /// A person has the last word about what a source has brought, for a while.
+    SourceSuspended,
+    /// The source has it again.
+    SuspensionOver,
     CronFired,
     /// No run begins for a moment of a schedule.
     RunLeftOut,
@@ -87,6 +96,8 @@ pub enum EventKind {
     BackedUp,
     /// Not from the log: images of this server were pulled, imported or removed.
     ImagesChanged,
+    /// Not from the log: a volume of a node was removed, or got the content of an archive.
+    VolumesChanged,
     /// Not from the log of commands: who votes in the cluster was changed.
     MemberAdded,
     MemberRemoved,

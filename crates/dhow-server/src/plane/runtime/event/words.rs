@@ -4,7 +4,7 @@ use dhow_core::change::{
     Change, ClusterChange, DeploymentChange, LeftOut, NodeChange, ReplicaChange, ServiceChange, StopCause,
 };
 use dhow_core::command::{RolloutAction, ScaleChange, StopReason};
-use dhow_core::ids::{DeploymentName, Generation, NodeId, ReplicaKey, Revision, ServiceId};
+use dhow_core::ids::{DeploymentName, Generation, NodeId, ReplicaKey, Revision, ServiceId, ServiceName};
 use dhow_core::mirror::RolloutId;
 use dhow_core::replica::{Machine, ReplicaEvent, ReplicaState};
 use dhow_core::state::{Drain, RunOutcome, State, Wanted};
@@ -84,7 +84,7 @@ fn cluster(change: &ClusterChange<'_>) -> Event {
             Event::new(EventKind::SecretRemoved).with_message(name.as_ref())
         }
         ClusterChange::SourceSet { name, settings } => {
-            Event::new(EventKind::SourceSet).with_message(format!("{name}: {}", settings.dir))
+            Event::new(EventKind::SourceSet).with_message(format!("{name}: {}", settings.place()))
         }
         ClusterChange::SourceRemoved { name } => {
             Event::new(EventKind::SourceRemoved).with_message(name.as_ref())
@@ -99,10 +99,12 @@ fn cluster(change: &ClusterChange<'_>) -> Event {
             source,
             version,
             deployments,
+            commit,
         } => {
             let of = source.map(|name| format!("{name}: ")).unwrap_or_default();
             let deployments = counted(*deployments as u64, "deployment");
-            let message = format!("{of}version {version}, {deployments}");
+            let at = commit.map(|commit| format!(" at {commit}")).unwrap_or_default();
+            let message = format!("{of}version {version}{at}, {deployments}");
             Event::new(EventKind::ManifestsTaken).with_message(message)
         }
     }
@@ -137,17 +139,7 @@ fn node(node: NodeId, change: &NodeChange) -> Option<Event> {
 
 fn deployment(state: &State, name: &DeploymentName, change: &DeploymentChange<'_>) -> Event {
     let of = |kind| Event::new(kind).with_deployment(name);
-    let of_service = |kind, id: &Option<ServiceId>| match id {
-        Some(id) => Event {
-            deployment: Some(name.clone()),
-            ..of_service(state, kind, *id)
-        },
-        None => of(kind),
-    };
-    let caused = |event: Event, cause: &Option<&std::sync::Arc<str>>| Event {
-        message: cause.map(|cause| cause.to_string()),
-        ..event
-    };
+    let ended = |kind, service, cause| ended(state, name, kind, (service, cause));
     match change {
         DeploymentChange::Deployed {
             revision,
@@ -181,15 +173,9 @@ fn deployment(state: &State, name: &DeploymentName, change: &DeploymentChange<'_
         DeploymentChange::Stable { revision } => {
             of(EventKind::Stable).with_message(format!("revision {revision}"))
         }
-        DeploymentChange::Reverting { service, cause, .. } => {
-            caused(of_service(EventKind::Reverting, service), cause)
-        }
-        DeploymentChange::Failed { service, cause, .. } => {
-            caused(of_service(EventKind::Failed, service), cause)
-        }
-        DeploymentChange::RevertFailed { service, cause, .. } => {
-            caused(of_service(EventKind::RevertFailed, service), cause)
-        }
+        DeploymentChange::Reverting { service, cause, .. } => ended(EventKind::Reverting, *service, *cause),
+        DeploymentChange::Failed { service, cause, .. } => ended(EventKind::Failed, *service, *cause),
+        DeploymentChange::RevertFailed { service, cause, .. } => ended(EventKind::RevertFailed, *service, *cause),
         DeploymentChange::Steered {
             action,
             service,
@@ -198,10 +184,47 @@ fn deployment(state: &State, name: &DeploymentName, change: &DeploymentChange<'_
             service: service.cloned(),
             ..of(steered(*action)).with_message(format!("by {author}"))
         },
+        DeploymentChange::Held { changes, span, by } => {
+            of(EventKind::ScaleHeld).with_message(format!("{} for {span}, by {by}", scaled(changes)))
+        }
+        DeploymentChange::HoldEnded { services, by } => {
+            of(EventKind::ScaleHoldEnded).with_message(format!("{}, by {by}", listed(services)))
+        }
         DeploymentChange::HeldBack { revision, cause } => of(EventKind::HeldBack).with_message(format!(
             "revision {revision} was just this and was taken back: {cause}"
         )),
+        DeploymentChange::Suspended { suspension } => of(EventKind::SourceSuspended).with_message(format!(
+            "until {} by {}",
+            shown_utc(suspension.until_unix_secs),
+            suspension.author
+        )),
+        DeploymentChange::SuspensionOver => of(EventKind::SuspensionOver),
     }
+}
+
+/// How a revision came to its end, and the service that was at fault.
+fn ended(
+    state: &State,
+    name: &DeploymentName,
+    kind: EventKind,
+    (service, cause): (Option<ServiceId>, Option<&std::sync::Arc<str>>),
+) -> Event {
+    let event = match service {
+        Some(id) => Event {
+            deployment: Some(name.clone()),
+            ..of_service(state, kind, id)
+        },
+        None => Event::new(kind).with_deployment(name),
+    };
+    Event {
+        message: cause.map(|cause| cause.to_string()),
+        ..event
+    }
+}
+
+fn listed(services: &[ServiceName]) -> String {
+    let names: Vec<&str> = services.iter().map(|name| name.as_str()).collect();
+    names.join(", ")
 }
 
 fn steered(action: RolloutAction) -> EventKind {
@@ -266,6 +289,9 @@ fn service(state: &State, id: ServiceId, change: &ServiceChange<'_>) -> Option<E
         ServiceChange::SettingsAdopted => Some(of(EventKind::SettingsAdopted)),
         ServiceChange::CanaryJudged(judgement) => {
             Some(of(EventKind::CanaryJudged).with_message(judgement.to_string()))
+        }
+        ServiceChange::Resized { resize, called } => {
+            Some(of(EventKind::Resized).with_message(resize.words(called)))
         }
         ServiceChange::GenerationOpened | ServiceChange::Removed => None,
     }

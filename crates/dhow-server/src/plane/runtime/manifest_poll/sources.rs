@@ -1,29 +1,28 @@
 //! The sources that are followed, and one look at one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dhow_core::spec::DeploymentSpec;
-use dhow_core::spec::check::SpecFinding;
+use dhow_core::command::{ApplyReason, Entry, Refused};
 use dhow_core::spec::policy::FilePolicy;
-use dhow_core::state::{ManifestVersion, Source, State};
+use dhow_core::state::{ManifestVersion, Source, SourceSettings, State};
+use dhow_core::step::step;
 use dhow_wire::SourceConfig;
-use dhow_wire::manifest::{FileHash, ManifestError, ManifestKey, ParseManifest, Verdict};
-use dhow_wire::{Sender, parse_deployment_under};
+use dhow_wire::manifest::{ManifestKey, Verdict, VerifiedSet};
 
-use super::dir::{ReadSetError, read_index, read_set, stamp};
+use super::dir_look::look_at_dir;
+use super::elsewhere::look_elsewhere;
+use super::hooks::{HookProof, HookRefused, Hooks};
+use super::judge::{Judge, Purpose, SourceError};
+use crate::plane::remote_sets::open;
 use crate::plane::runtime::limits::MANIFEST_POLL_MS;
+use crate::plane::secrets::SecretBox;
 
-/// How far the clocks of this host and of the one that signs may differ.
-const CLOCK_SKEW_MAX_SECS: u32 = 300;
-
-/// A directory of signed deployment files, and whom to trust.
+/// What a source has, and whom to trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestSource {
     pub name: Arc<str>,
-    pub dir: PathBuf,
-    pub keys: Vec<ManifestKey>,
+    pub settings: SourceSettings,
     /// From this server's configuration.
     pub configured: bool,
 }
@@ -33,37 +32,45 @@ impl ManifestSource {
     pub fn taken(&self, state: &State) -> Option<ManifestVersion> {
         state.sources.get(&self.name).and_then(|source| source.taken)
     }
+
+    /// The commit that brought it.
+    pub fn commit(&self, state: &State) -> Option<Arc<str>> {
+        state.sources.get(&self.name)?.commit.clone()
+    }
+
+    pub fn keys(&self) -> impl Iterator<Item = ManifestKey> {
+        self.settings.keys.iter().map(|key| ManifestKey(*key))
+    }
+
+    /// Whether it is read from a server elsewhere.
+    pub fn is_elsewhere(&self) -> bool {
+        self.settings.remote.is_some()
+    }
+
+    /// Whether somebody had the last word about what it has brought, for a time that is over.
+    pub(super) fn is_owed(&self, state: &State, now_unix_secs: i64) -> bool {
+        let mut all = state.deployments.values();
+        all.any(|known| {
+            let suspended = known.suspended.as_ref();
+            let is_over = suspended.is_some_and(|suspension| suspension.until_unix_secs <= now_unix_secs);
+            is_over && known.owner() == Some(&self.name)
+        })
+    }
 }
 
-/// Why a directory brought nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum SourceError {
-    #[error("the set of manifests in {dir} was refused", dir = dir.display())]
-    Refused {
-        dir: PathBuf,
-        #[source]
-        cause: ManifestError,
-    },
-    #[error("the set of manifests in {dir} cannot be read", dir = dir.display())]
-    Unreadable {
-        dir: PathBuf,
-        #[source]
-        cause: ReadSetError,
-    },
-    #[error("the reading of the manifests was cut off")]
-    CutOff,
+/// A set that waits for a person to say yes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingSet {
+    pub version: u64,
+    pub commit: Option<Arc<str>>,
 }
 
-impl SourceError {
-    /// The whole of it on one line.
-    pub fn reason(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(next) = cause {
-            text.push_str(&format!(": {next}"));
-            cause = next.source();
+impl WaitingSet {
+    pub fn of(set: &VerifiedSet) -> Self {
+        Self {
+            version: set.version().version,
+            commit: set.commit().cloned(),
         }
-        text
     }
 }
 
@@ -74,16 +81,40 @@ pub struct ManifestSources {
     pub poll_ms: u64,
     /// What files may ask for: a signature is no way around it.
     policy: Option<Arc<FilePolicy>>,
+    /// Opens the secrets that sources name; without it none is there.
+    secrets: Option<Arc<SecretBox>>,
+    pub(super) hooks: Hooks,
     /// What the last look at each found, by name.
     found: Mutex<BTreeMap<Arc<str>, Found>>,
+}
+
+/// What is told of the last look at a source.
+#[derive(Clone, Debug, Default)]
+pub struct LastLook {
+    /// Why it brought nothing.
+    pub problem: Option<String>,
+    pub looked_unix_secs: Option<i64>,
+    pub waiting: Option<WaitingSet>,
+    /// When a call of its webhook was refused.
+    pub hook_refused_unix_secs: Option<i64>,
 }
 
 /// What a look at a source has found.
 #[derive(Clone, Debug, Default)]
 struct Found {
-    problem: Option<String>,
+    last: LastLook,
     /// The stamp of the files when they were last proved to be those of the index in force.
     sound: Option<([u8; 32], u64)>,
+    /// What was there, where it brought nothing new.
+    looked_at: Option<LookedAt>,
+}
+
+/// A commit that need not be read again, for as long as the source and what is in force are the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct LookedAt {
+    source: ManifestSource,
+    taken: Option<ManifestVersion>,
+    commit: Arc<str>,
 }
 
 impl Default for ManifestSources {
@@ -96,26 +127,76 @@ impl ManifestSources {
     pub fn new(configured: &[SourceConfig], policy: Option<Arc<FilePolicy>>) -> Self {
         let configured = configured.iter().map(|source| ManifestSource {
             name: source.name.as_str().into(),
-            dir: source.dir.clone(),
-            keys: source.keys.clone(),
+            settings: source.settings(),
             configured: true,
         });
         Self {
             configured: configured.collect(),
             poll_ms: MANIFEST_POLL_MS,
             policy,
+            secrets: None,
+            hooks: Hooks::default(),
             found: Mutex::default(),
         }
+    }
+
+    /// The same with the key of the cluster's secrets.
+    pub fn with_secrets(self, secrets: Arc<SecretBox>) -> Self {
+        Self {
+            secrets: Some(secrets),
+            ..self
+        }
+    }
+
+    /// Lets a caller of a webhook have the source looked at, where it knows the source's secret.
+    pub fn call(
+        &self,
+        state: &State,
+        name: &str,
+        (proof, body): (Option<HookProof<'_>>, &[u8]),
+        (now_ms, now_unix_secs): (u64, i64),
+    ) -> Result<(), HookRefused> {
+        self.hooks.admit(now_ms)?;
+        match self.check_call(state, name, proof, body) {
+            Ok(name) => {
+                self.hooks.call(name);
+                Ok(())
+            }
+            Err(refused) => {
+                // Only of sources that there are, so that callers fill nothing.
+                if let Some(found) = self.found().get_mut(name) {
+                    found.last.hook_refused_unix_secs = Some(now_unix_secs);
+                }
+                Err(refused)
+            }
+        }
+    }
+
+    fn check_call(
+        &self,
+        state: &State,
+        name: &str,
+        proof: Option<HookProof<'_>>,
+        body: &[u8],
+    ) -> Result<Arc<str>, HookRefused> {
+        let proof = proof.ok_or(HookRefused::NoProof)?;
+        let source = self.all(state).into_iter().find(|source| &*source.name == name);
+        let secret = source
+            .as_ref()
+            .and_then(|source| source.settings.hook_secret.as_deref());
+        let secret = secret.and_then(|secret| open(secret, state, self.secrets.as_deref()).ok());
+        // Whoever does not know the secret does not learn either whether there is a source.
+        let is_known = secret.is_some_and(|secret| proof.is_of(&secret, body));
+        let name = source.filter(|_| is_known).map(|source| source.name);
+        name.ok_or(HookRefused::WrongProof)
     }
 
     /// All that are followed, by name. What this server's configuration says wins.
     pub fn all(&self, state: &State) -> Vec<ManifestSource> {
         let added = |(name, source): (&Arc<str>, &Arc<Source>)| {
-            let settings = source.settings.as_ref()?;
             Some(ManifestSource {
                 name: name.clone(),
-                dir: PathBuf::from(settings.dir.as_ref()),
-                keys: settings.keys.iter().map(|key| ManifestKey(*key)).collect(),
+                settings: source.settings.clone()?,
                 configured: false,
             })
         };
@@ -129,9 +210,13 @@ impl ManifestSources {
         all.into_values().collect()
     }
 
-    /// Why the last look at a source brought nothing.
-    pub fn problem(&self, name: &str) -> Option<String> {
-        self.found().get(name)?.problem.clone()
+    /// What the last look at a source found.
+    pub fn last_look(&self, name: &str) -> LastLook {
+        let found = self.found();
+        found
+            .get(name)
+            .map(|found| found.last.clone())
+            .unwrap_or_default()
     }
 
     fn found(&self) -> std::sync::MutexGuard<'_, BTreeMap<Arc<str>, Found>> {
@@ -143,99 +228,110 @@ impl ManifestSources {
     fn note(&self, state: &State, name: Arc<str>, found: Found) {
         let followed: BTreeSet<Arc<str>> = self.all(state).into_iter().map(|source| source.name).collect();
         let mut all = self.found();
-        all.insert(name, found);
+        let refused = all.get(&name).and_then(|known| known.last.hook_refused_unix_secs);
+        let last = LastLook {
+            hook_refused_unix_secs: refused,
+            ..found.last
+        };
+        all.insert(name, Found { last, ..found });
         all.retain(|name, _| followed.contains(name));
     }
 
-    /// Reads and proves what a source has now.
+    /// Reads and proves what a source has now. A set that is not in force is one that the state would take.
     pub async fn look(
         &self,
         state: &State,
         source: ManifestSource,
+        purpose: Purpose,
         now_unix_secs: i64,
     ) -> Result<Verdict, SourceError> {
-        let (name, taken) = (source.name.clone(), source.taken(state));
-        let policy = self.policy.clone();
-        let sound = self.found().get(&name).and_then(|found| found.sound);
-        let looked = tokio::task::spawn_blocking(move || {
-            let rules = |spec: &DeploymentSpec| policy.as_ref().map(|policy| policy.check(spec));
-            let parse = |path: &str, text: &str| parse(path, text, &|spec| rules(spec).unwrap_or_default());
-            match look(&source, taken.as_ref(), now_unix_secs, &parse)? {
-                Verdict::Newer(set) => Ok((Verdict::Newer(set), None)),
-                Verdict::Unchanged => {
-                    let sound = look_at_files(&source, taken.as_ref(), sound)?;
-                    Ok((Verdict::Unchanged, sound))
-                }
+        let name = source.name.clone();
+        let known = self.found().get(&name).cloned().unwrap_or_default();
+        let remote = source.settings.remote.clone();
+        let judge = Judge {
+            taken: source.taken(state),
+            is_wanted_again: purpose == Purpose::Retry || source.is_owed(state, now_unix_secs),
+            purpose,
+            now_unix_secs,
+            policy: self.policy.clone(),
+            source,
+        };
+        let looked = match remote {
+            None => {
+                let looked = tokio::task::spawn_blocking(move || look_at_dir(&judge, known.sound)).await;
+                let looked = looked.unwrap_or(Err(SourceError::CutOff));
+                looked.map(|(verdict, sound)| (verdict, sound, None))
             }
+            Some(remote) => {
+                let (secrets, source, taken) = (self.secrets.as_deref(), judge.source.clone(), judge.taken);
+                let looked_at = known
+                    .looked_at
+                    .filter(|known| known.source == source && known.taken == taken)
+                    .map(|known| known.commit);
+                let looked = look_elsewhere(judge, &remote, state, secrets, looked_at).await;
+                let noted = |commit| LookedAt {
+                    source,
+                    taken,
+                    commit,
+                };
+                looked.map(|(verdict, commit)| (verdict, None, commit.map(noted)))
+            }
+        };
+        let looked = looked.and_then(|looked| {
+            if let Verdict::Newer(set) = &looked.0 {
+                would_be_taken(state, set, now_unix_secs)?;
+            }
+            Ok(looked)
         });
-        let looked = looked.await.unwrap_or(Err(SourceError::CutOff));
-        let problem = looked.as_ref().err().map(SourceError::reason);
-        let sound = looked.as_ref().ok().and_then(|(_, sound)| *sound);
-        self.note(state, name, Found { problem, sound });
-        looked.map(|(verdict, _)| verdict)
+        let last = LastLook {
+            problem: looked.as_ref().err().map(SourceError::reason),
+            looked_unix_secs: Some(now_unix_secs),
+            waiting: looked.as_ref().err().and_then(SourceError::waiting),
+            hook_refused_unix_secs: None,
+        };
+        let (verdict, sound, looked_at) = match looked {
+            Ok((verdict, sound, looked_at)) => (Ok(verdict), sound, looked_at),
+            Err(error) => (Err(error), None, None),
+        };
+        let found = Found {
+            last,
+            sound,
+            looked_at,
+        };
+        self.note(state, name, found);
+        verdict
     }
 }
 
-/// Whether the files beside the index in force are still those that it names. They are read where anything was changed
-/// since they were last proved; what was taken stays in force whatever is found.
-fn look_at_files(
-    source: &ManifestSource,
-    in_force: Option<&ManifestVersion>,
-    sound: Option<([u8; 32], u64)>,
-) -> Result<Option<([u8; 32], u64)>, SourceError> {
-    let dir = || source.dir.clone();
-    let unreadable = |cause| SourceError::Unreadable { dir: dir(), cause };
-    let Some(in_force) = in_force else {
-        return Ok(None);
+/// Puts a set in force in a copy of the state, to say before anything is written why it would be refused.
+fn would_be_taken(state: &State, set: &VerifiedSet, now_unix_secs: i64) -> Result<(), SourceError> {
+    let mut copy = state.clone();
+    // The cluster's time may stand still while nothing is written; that a suspension is over is known by the clock.
+    let over = state.deployments.values().filter_map(|known| {
+        let suspension = known.suspended.as_ref()?;
+        (suspension.until_unix_secs <= now_unix_secs).then_some(suspension.until)
+    });
+    let time = match set.why() {
+        ApplyReason::SuspensionOver => over.max().unwrap_or_default().max(state.time),
+        ApplyReason::Newer | ApplyReason::Accepted | ApplyReason::Retry => state.time,
     };
-    // Taken before they are read: what is changed in between is read again at the next look.
-    let now = (in_force.index_hash, stamp(&source.dir).map_err(unreadable)?);
-    if sound == Some(now) {
-        return Ok(sound);
+    let entry = Entry {
+        time,
+        term: state.term,
+        request: None,
+        command: set.clone().into_command(now_unix_secs),
+    };
+    match step(&mut copy, &entry, &mut ()) {
+        Ok(_) => Ok(()),
+        Err(cause) => Err(SourceError::NotTaken {
+            name: set.source().cloned().unwrap_or_default(),
+            waiting: WaitingSet::of(set),
+            cause: Box::new(cause),
+        }),
     }
-    let set = read_index(&source.dir).map_err(unreadable)?;
-    if *FileHash::of(&set.index).as_bytes() != in_force.index_hash {
-        // Replaced in between: the next look is at the new one.
-        return Ok(None);
-    }
-    let set = read_set(&source.dir, set).map_err(unreadable)?;
-    let refused = |cause| SourceError::Refused { dir: dir(), cause };
-    set.check_unchanged().map_err(refused)?;
-    Ok(Some(now))
 }
 
-/// A set whose index is the one in force is not read any further here.
-fn look(
-    source: &ManifestSource,
-    in_force: Option<&ManifestVersion>,
-    now_unix_secs: i64,
-    parse: ParseManifest<'_>,
-) -> Result<Verdict, SourceError> {
-    let dir = || source.dir.clone();
-    let unreadable = |cause| SourceError::Unreadable { dir: dir(), cause };
-    let mut set = read_index(&source.dir).map_err(unreadable)?;
-    let is_in_force = in_force.is_some_and(|known| known.index_hash == *FileHash::of(&set.index).as_bytes());
-    if !is_in_force {
-        set = read_set(&source.dir, set).map_err(unreadable)?;
-    }
-    let keys: Vec<_> = source.keys.iter().filter_map(ManifestKey::verifying).collect();
-    let verdict = set
-        .verify(&keys, in_force, now_unix_secs, CLOCK_SKEW_MAX_SECS, parse)
-        .map_err(|cause| SourceError::Refused { dir: dir(), cause })?;
-    Ok(match verdict {
-        Verdict::Newer(set) => Verdict::Newer(set.from_source(source.name.clone())),
-        Verdict::Unchanged => Verdict::Unchanged,
-    })
-}
-
-/// A signed file means the same on every server, so nothing of a server's environment enters it.
-fn parse(
-    path: &str,
-    text: &str,
-    rules: &dyn Fn(&DeploymentSpec) -> Vec<SpecFinding>,
-) -> Result<DeploymentSpec, String> {
-    let name = Path::new(path)
-        .file_name()
-        .map_or(path.into(), |name| name.to_string_lossy());
-    parse_deployment_under(text, &name, Sender::Source, rules).map_err(|findings| findings.to_string())
+/// Whether a person can say yes to what was refused.
+pub(super) fn waits_for_a_person(refused: &Refused) -> bool {
+    matches!(refused, Refused::RemovesMost { .. })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dhow_core::command::Command;
+use dhow_core::command::{ApplyReason, Command};
 use dhow_core::ids::NodeId;
 use dhow_core::mirror::{RolloutId, report_command};
 use dhow_wire::log_form::LogFormError;
@@ -98,7 +98,8 @@ impl Reducer {
             None => self.state.manifests,
             Some(name) => self.state.sources.get(name).and_then(|source| source.taken),
         };
-        let is_newer = taken.is_none_or(|known| known.version < version.version);
+        let is_newer = taken.is_none_or(|known| known.version < version.version)
+            || set.why() == ApplyReason::SuspensionOver;
         // The poll sends a set until it is in force; and only a leader puts one in force.
         if !is_newer || !self.leadership.is_here {
             return Ok(());

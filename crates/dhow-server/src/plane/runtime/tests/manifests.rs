@@ -9,12 +9,12 @@ use dhow_core::ids::{DeploymentRevision, Revision};
 use dhow_core::plan::Plan;
 use dhow_core::state::State;
 use dhow_wire::SourceConfig;
-use dhow_wire::manifest::{ManifestSigner, ReceivedSet};
+use dhow_wire::manifest::{ManifestSigner, ReceivedSet, Verdict, WrittenSource};
 use tempfile::TempDir;
 
 use super::support::{Gate, Server, WALL_UNIX_MS, shop};
 use crate::plane::runtime::limits::MANIFEST_POLL_MS;
-use crate::plane::runtime::{EventId, EventKind, ManifestSources, RuntimeOptions};
+use crate::plane::runtime::{EventId, EventKind, ManifestSources, Purpose, RuntimeOptions};
 
 const NOW_UNIX_SECS: i64 = WALL_UNIX_MS / 1_000;
 
@@ -66,11 +66,16 @@ struct Followed {
 
 impl Followed {
     fn start(first: &ReceivedSet) -> Self {
+        Self::start_at(first, State::FEATURE_LEVEL)
+    }
+
+    /// The same in a cluster of that level.
+    fn start_at(first: &ReceivedSet, feature_level: u32) -> Self {
         let dir = TempDir::new().unwrap();
         put(dir.path(), first);
         let configured = [SourceConfig {
             name: "shop".into(),
-            dir: dir.path().to_owned(),
+            written: WrittenSource::of_dir(dir.path().to_str().unwrap()),
             keys: vec![key().public()],
         }];
         let sources = ManifestSources::new(&configured, None);
@@ -84,7 +89,7 @@ impl Followed {
             ..RuntimeOptions::default()
         };
         let state = State {
-            feature_level: State::FEATURE_LEVEL,
+            feature_level,
             ..State::default()
         };
         let server = Server::run(state, options, Gate::default());
@@ -224,7 +229,9 @@ async fn a_link_is_never_followed() {
 
 #[tokio::test]
 async fn a_set_that_the_state_refuses_is_told_once_and_tried_again() {
-    let followed = Followed::start(&set(1, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(2))]));
+    // Where what a source has brought can be removed by hand.
+    let first = set(1, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(2))]);
+    let followed = Followed::start_at(&first, 5);
     followed.poll().await;
     followed.server.wait_for(|state| taken(state).is_some()).await;
     let remove = Command::Deployment(DeploymentCommand::Remove { deployment: shop() });
@@ -284,5 +291,99 @@ async fn files_that_are_changed_under_the_version_in_force_are_told() {
         assert!(alarm.contains(told), "{alarm} does not say {told:?}");
     }
     assert_eq!(followed.server.state().hash(), hash, "nothing is changed by it");
+    assert!(followed.server.stop().await.is_clean());
+}
+
+/// What waits for a person is shown until somebody says yes, and what is said yes to is what was shown.
+#[tokio::test]
+async fn a_set_that_would_remove_most_waits() {
+    let file = |name: &str| {
+        (
+            format!("{name}.yaml"),
+            shop_yaml(1).replace("deployment: shop", &format!("deployment: {name}")),
+        )
+    };
+    let of = |version: u64, names: &[&str]| {
+        let files: Vec<(String, String)> = names.iter().map(|name| file(name)).collect();
+        let files: Vec<(&str, String)> = files
+            .iter()
+            .map(|(path, text)| (path.as_str(), text.clone()))
+            .collect();
+        set(version, NOW_UNIX_SECS, &files)
+    };
+    let followed = Followed::start(&of(1, &["blog", "shop", "wiki"]));
+    followed.poll().await;
+    followed.server.wait_for(|state| taken(state) == Some(1)).await;
+    put(followed.dir.path(), &of(2, &["shop"]));
+    followed.poll().await;
+    followed.poll().await;
+    assert_eq!(followed.version(), Some(1));
+    let view = followed.server.handle.view();
+    let look = view.sources().last_look("shop");
+    assert_eq!(look.waiting.unwrap().version, 2);
+    let problem = look.problem.unwrap();
+    assert!(
+        problem.contains("would remove 2 of 3 deployments (blog, wiki)"),
+        "{problem}"
+    );
+    assert_eq!(followed.alarms().await, [problem], "it is told once");
+
+    let state = followed.server.state();
+    let source = view.sources().all(&state).remove(0);
+    let accepted = view
+        .sources()
+        .look(&state, source, Purpose::Accept, NOW_UNIX_SECS)
+        .await;
+    let Ok(Verdict::Newer(accepted)) = accepted else {
+        panic!("{accepted:?}")
+    };
+    followed
+        .server
+        .write(accepted.into_command(NOW_UNIX_SECS))
+        .await
+        .unwrap();
+    assert_eq!(followed.version(), Some(2));
+    assert!(view.sources().last_look("shop").waiting.is_none());
+    assert!(followed.server.stop().await.is_clean());
+}
+
+/// When the time of a suspension is over, the poll reads the set in force once more, without anybody asking.
+#[tokio::test]
+async fn a_suspension_ends_by_itself() {
+    let followed = Followed::start(&set(1, NOW_UNIX_SECS, &[("shop.yaml", shop_yaml(2))]));
+    followed.poll().await;
+    followed.server.wait_for(|state| taken(state).is_some()).await;
+    let by_hand = |replicas: u32| DeploymentCommand::Deploy {
+        spec: Arc::new(dhow_wire::parse_deployment(&shop_yaml(replicas), "shop.yaml", &|_| None).unwrap()),
+        author: "ann".into(),
+        wall_unix_secs: NOW_UNIX_SECS,
+        force: false,
+    };
+    let refused = followed.server.write(Command::Deployment(by_hand(3))).await;
+    assert!(refused.is_err_and(|error| error.to_string().contains("comes from the source `shop`")));
+    let suspending = DeploymentCommand::Suspending {
+        for_ms: 2 * MANIFEST_POLL_MS,
+        until_unix_secs: NOW_UNIX_SECS + 2 * MANIFEST_POLL_MS as i64 / 1_000,
+        author: "ann".into(),
+        command: Box::new(by_hand(3)),
+    };
+    followed
+        .server
+        .write(Command::Deployment(suspending))
+        .await
+        .unwrap();
+    let of = |state: &State| {
+        let shop = state.deployment(&shop()).unwrap();
+        (shop.revision, shop.suspended.is_some())
+    };
+    assert_eq!(of(&followed.server.state()), (DeploymentRevision(2), true));
+    followed.poll().await;
+    assert_eq!(of(&followed.server.state()), (DeploymentRevision(2), true));
+    for _ in 0..3 {
+        followed.poll().await;
+    }
+    followed.server.wait_for(|state| !of(state).1).await;
+    assert_eq!(of(&followed.server.state()), (DeploymentRevision(3), false));
+    assert_eq!(followed.version(), Some(1));
     assert!(followed.server.stop().await.is_clean());
 }

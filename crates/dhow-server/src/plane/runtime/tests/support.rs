@@ -205,6 +205,7 @@ pub fn register(node: u64) -> Command {
         tries_settings: true,
         mounts_files: true,
         runs_steps: true,
+        volumes: dhow_core::spec::VolumeSupport::Sized,
         mesh_addr: None,
     };
     Command::Node(NodeCommand::Register {

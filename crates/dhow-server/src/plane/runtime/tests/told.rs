@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use dhow_core::command::{ClusterCommand, Command, DeploymentCommand, ManifestSpec};
-use dhow_core::ids::{NodeId, Revision};
+use dhow_core::command::{ApplyReason, ClusterCommand, Command, DeploymentCommand, ManifestSpec};
+use dhow_core::ids::{DeploymentName, NodeId, Revision};
 use dhow_core::replica::ReplicaEvent;
 use dhow_core::state::ManifestVersion;
 use tempfile::TempDir;
@@ -133,7 +133,7 @@ async fn what_cannot_have_happened_is_told_as_that_and_not_as_if_it_had() {
 #[tokio::test]
 async fn a_set_of_manifests_is_told_with_what_it_deploys_and_removes() {
     let server = Server::start_volatile(|_| {});
-    let set = |version, specs: Vec<ManifestSpec>| {
+    let set = |version, specs: Vec<ManifestSpec>, why| {
         Command::Deployment(DeploymentCommand::ApplyManifests {
             version: ManifestVersion {
                 version,
@@ -143,12 +143,24 @@ async fn a_set_of_manifests_is_told_with_what_it_deploys_and_removes() {
             specs,
             wall_unix_secs: 0,
             source: None,
+            commit: (version == 2).then(|| "1a2b3c".into()),
+            why,
         })
     };
     let shop_spec = ManifestSpec(Arc::new(spec(0, "nginx:1.27")));
-    server.write(set(1, vec![shop_spec.clone()])).await.unwrap();
-    server.write(set(2, vec![shop_spec])).await.unwrap();
-    server.write(set(3, Vec::new())).await.unwrap();
+    let mut blog = spec(0, "nginx:1.27");
+    blog.deployment = DeploymentName::new("blog").unwrap();
+    let blog = ManifestSpec(Arc::new(blog));
+    let newer = ApplyReason::Newer;
+    server
+        .write(set(1, vec![shop_spec.clone()], newer))
+        .await
+        .unwrap();
+    server.write(set(2, vec![shop_spec], newer)).await.unwrap();
+    server
+        .write(set(3, vec![blog], ApplyReason::Accepted))
+        .await
+        .unwrap();
     let events = events(&server).await;
     let told: Vec<_> = events
         .iter()
@@ -159,13 +171,14 @@ async fn a_set_of_manifests_is_told_with_what_it_deploys_and_removes() {
         [
             (EventKind::Deployed, "revision 1 by manifests 1"),
             (EventKind::ManifestsTaken, "version 1, 1 deployment"),
-            (EventKind::ManifestsTaken, "version 2, 1 deployment"),
+            (EventKind::ManifestsTaken, "version 2 at 1a2b3c, 1 deployment"),
+            (EventKind::Deployed, "revision 1 by manifests 3"),
             (EventKind::RemovalAsked, ""),
-            (EventKind::ManifestsTaken, "version 3, 0 deployments"),
+            (EventKind::ManifestsTaken, "version 3, 1 deployment"),
         ],
         "what a set does not change is not told"
     );
-    assert_eq!(events[3].event.deployment, Some(shop()));
+    assert_eq!(events[4].event.deployment, Some(shop()));
     assert!(server.stop().await.is_clean());
 }
 

@@ -48,6 +48,7 @@ impl Leader {
             tries_settings: true,
             mounts_files: true,
             runs_steps: true,
+            volumes: dhow_core::spec::VolumeSupport::Sized,
             mesh_addr: None,
         };
         leader.apply(Command::Node(NodeCommand::Register {

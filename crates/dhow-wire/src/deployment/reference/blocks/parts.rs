@@ -111,7 +111,7 @@ pub(super) const SCALE: &[Field] = &[
         "mode",
         Kind::Words(&["fixed", "manual", "adaptive"]),
         "required",
-        "`manual` is set by `dhow scale`; `adaptive` is not in this version.",
+        "`manual` is set by `dhow scale`, `adaptive` by the load.",
     ),
     row(
         "replicas",
@@ -119,16 +119,43 @@ pub(super) const SCALE: &[Field] = &[
         "",
         "The count, of `fixed`.",
     ),
-    row("min", Kind::Integer(0, 1000000), "", "Of `adaptive`."),
-    row("max", Kind::Integer(0, 1000000), "", "Of `adaptive`."),
-    row("cooldown", Kind::Duration, "", "Of `adaptive`."),
-    row("targets", Kind::Block("targets"), "", "Of `adaptive`."),
+    row(
+        "min",
+        Kind::Integer(0, 1000000),
+        "",
+        "Of `adaptive`: never fewer.",
+    ),
+    row("max", Kind::Integer(0, 1000000), "", "Of `adaptive`: never more."),
+    row(
+        "cooldown",
+        Kind::Duration,
+        "30s",
+        "Of `adaptive`: fewer only where nothing called for more for so long.",
+    ),
+    row(
+        "targets",
+        Kind::Block("targets"),
+        "",
+        "Of `adaptive`: what each replica is to have, at least one of them.",
+    ),
+    row(
+        "cold_start",
+        Kind::Duration,
+        "",
+        "With `min: 0`: how long a request waits for the first replica; 30s where it is left out.",
+    ),
 ];
 
 pub(super) const TARGETS: &[Field] = &[
-    row("cpu", Kind::Number, "", "Percent."),
-    row("memory", Kind::Number, "", "Percent."),
-    row("rps", Kind::Number, "", "Requests a second."),
+    row("cpu", Kind::Number, "", "Percent of `resources.cpu`."),
+    row("memory", Kind::Number, "", "Percent of `resources.memory`."),
+    row("rps", Kind::Number, "", "Requests a second, over all endpoints."),
+    row(
+        "in_flight",
+        Kind::Number,
+        "",
+        "Requests and connections under way at a time.",
+    ),
 ];
 
 pub(super) const DEPENDS: &[Field] = &[
@@ -201,6 +228,12 @@ pub(super) const RESTART: &[Field] = &[
         Kind::Integer(0, u32::MAX as u64),
         "(no bound)",
         "How often.",
+    ),
+    row(
+        "interval",
+        Kind::Duration,
+        "(until it has run for 60s)",
+        "How long attempts are counted, from the first failure on; then anew.",
     ),
     row("backoff", Kind::Block("backoff"), "{}", "The pauses between."),
 ];
@@ -281,15 +314,26 @@ pub(super) const STOP: &[Field] = &[
 pub(super) const STORAGE: &[Field] = &[
     row(
         "type",
-        Kind::Words(&["named", "bind", "tmpfs"]),
+        Kind::Words(&["named", "bind", "tmpfs", "ephemeral"]),
         "required",
-        "A volume, a folder of the node, or memory.",
+        "A volume that lasts, a folder of the node, memory, or a folder that goes with the replica.",
     ),
     row("name", Kind::Text, "", "The volume, of `named`."),
     row("source", Kind::Text, "", "The path on the node, of `bind`."),
     row("target", Kind::Text, "required", "The path inside."),
     row("read_only", Kind::Flag, "false", "Of `named` and `bind`."),
-    row("size", Kind::Size, "(half of the memory)", "Of `tmpfs`."),
+    row(
+        "nocopy",
+        Kind::Flag,
+        "false",
+        "Of `named`: what the image has there is not copied into a new volume.",
+    ),
+    row(
+        "size",
+        Kind::Size,
+        "(`tmpfs`: half of the memory)",
+        "How much may be in it. Of `named` and `ephemeral` only where the node's file system can hold it to that.",
+    ),
 ];
 
 pub(super) const MOUNT: &[Field] = &[
@@ -325,6 +369,12 @@ pub(super) const NODE_SELECTOR: &[Field] = &[
         "{}",
         "A node should have them.",
     ),
+    row(
+        "where",
+        Kind::List(&Kind::Text),
+        "[]",
+        "Comparisons that must hold: `cores >= 8`, `disk in [ssd, nvme]`, `gpu exists`.",
+    ),
 ];
 
 pub(super) const AFFINITY: &[Field] = &[
@@ -335,6 +385,31 @@ pub(super) const AFFINITY: &[Field] = &[
         "Over many nodes, few, or those of the selector.",
     ),
     row("spread_by", Kind::Text, "", "The label to spread over first."),
+    row(
+        "near",
+        NEIGHBOURS,
+        "[]",
+        "Services of the deployment that must run where it is to run.",
+    ),
+    row(
+        "away_from",
+        NEIGHBOURS,
+        "[]",
+        "Services of the deployment that must not run where it runs.",
+    ),
+];
+
+const NEIGHBOURS: Kind = Kind::List(&Kind::Any(&[Kind::Text, Kind::Block("neighbour")]));
+
+pub(super) const NEIGHBOUR: &[Field] = &[
+    row("service", Kind::Text, "required", "Which one."),
+    row(
+        "by",
+        Kind::Text,
+        "",
+        "Nodes with the same value of this label are one place; else each node is one.",
+    ),
+    row("prefer", Kind::Flag, "false", "Other places merely come last."),
 ];
 
 pub(super) const PLATFORM: &[Field] = &[

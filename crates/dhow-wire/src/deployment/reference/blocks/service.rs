@@ -213,6 +213,24 @@ pub(super) const SERVICE: &[Field] = &[
         "The label to spread over first, such as `zone`.",
     ),
     row(
+        "spread_percent",
+        Kind::Map(&Kind::Text),
+        "{}",
+        "How much of it each value of that label is to have, such as `{ a: 70%, b: 30% }`.",
+    ),
+    row(
+        "max_per_node",
+        Kind::Integer(1, u32::MAX as u64),
+        "no bound",
+        "No node runs more of its replicas.",
+    ),
+    row(
+        "max_per",
+        Kind::Map(&Kind::Integer(1, u32::MAX as u64)),
+        "{}",
+        "No group of nodes with one value of a label runs more of its replicas, such as `{ zone: 3 }`.",
+    ),
+    row(
         "node_mode",
         Kind::Words(&["shared", "dedicated", "exclusive"]),
         "shared",
