@@ -67,7 +67,7 @@ impl Around {
     }
 
     /// As if the service lay so, and others where they are said to be; those that nothing is said of stay.
-    pub(crate) fn as_proposed(
+    pub(crate) fn proposed_as(
         mut self,
         held: &[(NodeId, u32)],
         others: &dyn Fn(&Company) -> Option<Vec<NodeId>>,
@@ -134,8 +134,8 @@ fn company(state: &State, service: &Service, neighbour: &Neighbour, wish: Wish) 
 fn kept_away(state: &State, service: &Service, other: &Service) -> Option<Company> {
     let spec = other.spec()?;
     let rule = spec.affinity.away_from.iter();
-    let rule = rule.filter(|rule| rule.service == service.key.service && !rule.prefer);
-    let rule = rule.last()?;
+    let mut rule = rule.filter(|rule| rule.service == service.key.service && !rule.prefer);
+    let rule = rule.next_back()?;
     Some(Company {
         service: other.key.service.clone(),
         by: rule.by.clone(),

@@ -195,7 +195,7 @@ impl<'a> Search<'a> {
     /// Who is where, once what is proposed so far has been done.
     fn around(&self, service: &Service, spec: &ServiceSpec, counts: &[(NodeId, u32)]) -> Around {
         let around = Around::of(self.state, service, spec);
-        around.as_proposed(counts, &|company| {
+        around.proposed_as(counts, &|company| {
             let deployment = self.state.deployment(&service.key.deployment);
             let other = deployment.and_then(|known| known.services.get(&company.service));
             let places = other.and_then(|id| self.places.get(id))?;

@@ -109,8 +109,11 @@ pub enum LabelRuleError {
     NoLabel,
 }
 
-/// Signs by how they are written; a longer one before the ones that begin it.
-const SIGNS: [(&str, fn(String) -> LabelTest); 7] = [
+/// A sign as it is written, and what it makes of what stands behind it.
+type Sign = (&'static str, fn(String) -> LabelTest);
+
+/// A longer one before the ones that begin it.
+const SIGNS: [Sign; 7] = [
     ("==", LabelTest::Is),
     ("!=", LabelTest::Differs),
     (">=", |bound| LabelTest::Compares(Comparison::AtLeast, bound)),

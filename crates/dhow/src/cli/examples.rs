@@ -291,17 +291,23 @@ const ALL: &[Examples] = &[
         &["volume", "backup"],
         &[
             ("dhow volume backup shop/pgdata pgdata.tar", ""),
-            ("dhow volume backup shop/pgdata - | zstd > pgdata.tar.zst", ""),
+            (
+                "dhow volume backup shop/pgdata - > /mnt/pgdata.tar",
+                "over stdout",
+            ),
         ],
     ),
     (
         &["volume", "restore"],
         &[
             (
-                "dhow stop shop/db --wait && dhow volume restore shop/pgdata pgdata.tar",
-                "",
+                "dhow volume restore shop/pgdata pgdata.tar",
+                "after `dhow stop shop/db --wait`",
             ),
-            ("zstd -dc pgdata.tar.zst | dhow volume restore shop/pgdata -", ""),
+            (
+                "dhow volume restore shop/pgdata - < /mnt/pgdata.tar",
+                "from stdin",
+            ),
         ],
     ),
     (&["image", "ls"], &[("dhow image ls", "of this node")]),

@@ -72,7 +72,7 @@ fn asked(which: &Which) -> Request<'_> {
         request = request.query("deployment", name.as_str());
     }
     if let Some(max) = which.max {
-        request = request.query("max", &max.to_string());
+        request = request.query("max", max.to_string());
     }
     request
 }

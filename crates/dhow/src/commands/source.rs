@@ -42,6 +42,8 @@ enum Command {
         name: Option<String>,
     },
     /// Say yes to a set that waits for it, because it would remove most of what the source has brought
+    // `--version` is the set's here, not the program's.
+    #[command(disable_version_flag = true)]
     Accept {
         #[arg(value_name = "NAME")]
         name: String,

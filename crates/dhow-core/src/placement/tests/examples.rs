@@ -178,7 +178,10 @@ fn a_bound_replica_goes_to_its_node_or_waits() {
     world.nodes[1].open = Openness::Unreachable;
     assert_eq!(world.table().place(&world.ask(), 1), []);
     let why = world.table().why_not(&world.ask());
-    assert_eq!(why.to_string(), "it is to be moved to node 2, which is unreachable");
+    assert_eq!(
+        why.to_string(),
+        "it is to be moved to node 2, which is unreachable"
+    );
     world.bound_to = Some(NodeId(9));
     world.spec.rtype = RType::System;
     let why = world.table().why_not(&world.ask());

@@ -65,11 +65,11 @@ pub enum ReplayError {
     },
 }
 
+/// Is told each entry that was applied once more: the state by then, and what `step` said.
+type Teller<'a> = dyn FnMut(&State, &Entry, &Result<Outcome, Refused>) + 'a;
+
 /// Replays, and tells each entry with what `step` said of it.
-pub fn replay(
-    asked: &Replay,
-    tell: &mut dyn FnMut(&State, &Entry, &Result<Outcome, Refused>),
-) -> Result<Replayed, ReplayError> {
+pub fn replay(asked: &Replay, tell: &mut Teller<'_>) -> Result<Replayed, ReplayError> {
     let known = known(&asked.path)?;
     let mut walk: Option<Walk> = None;
     for (number, chapter) in known.chapters.iter().enumerate() {
@@ -145,7 +145,7 @@ impl Walk {
         &mut self,
         reader: &mut Reader<'_>,
         is_last: bool,
-        tell: &mut dyn FnMut(&State, &Entry, &Result<Outcome, Refused>),
+        tell: &mut Teller<'_>,
     ) -> Result<Option<ReplayEnd>, ReplayError> {
         loop {
             let entries = match reader.next(Revision(u64::MAX)) {
