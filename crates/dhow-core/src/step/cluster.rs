@@ -80,9 +80,7 @@ fn change(
             cluster_id,
             feature_level,
             nodes_limit,
-        } => {
-            bootstrap(state, cluster_id, *feature_level, *nodes_limit)?;
-        }
+        } => bootstrap(state, cluster_id, *feature_level, *nodes_limit)?,
         ClusterCommand::TermBegan { wall_unix_ms, .. } => begin_term(state, term, *wall_unix_ms)?,
         ClusterCommand::IssueToken {
             nonce,

@@ -183,7 +183,7 @@ fn a_dead_target_is_tried_again_and_listed_and_holds_up_nobody_else() {
     // A port that is free again, so that connections to it are refused.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let dead = format!("http://{closed}/t0ken");
-    let mut daemon = Daemon::start("notify-dead");
+    let daemon = Daemon::start("notify-dead");
     daemon
         .dhow(&["notify", "add", "bad", "http://ops.example/"])
         .ends_with(2)

@@ -20,6 +20,7 @@ DELETE /api/v1/tokens/{id}
 DELETE /api/v1/volumes/{deployment}/{name}
 GET /api/v1/cluster
 GET /api/v1/cluster/backup
+GET /api/v1/cluster/upgrade
 GET /api/v1/crons
 GET /api/v1/deployments
 GET /api/v1/deployments/{name}
@@ -37,6 +38,7 @@ GET /api/v1/openapi.json
 GET /api/v1/past
 GET /api/v1/past/at
 GET /api/v1/past/difference
+GET /api/v1/rebalance
 GET /api/v1/registries
 GET /api/v1/replicas
 GET /api/v1/rollouts
@@ -67,6 +69,7 @@ POST /api/v1/nodes/{id}/labels
 POST /api/v1/nodes/{id}/undrain
 POST /api/v1/notify/{name}/test
 POST /api/v1/plan
+POST /api/v1/rebalance
 POST /api/v1/sources/{name}/accept
 POST /api/v1/sources/{name}/hook
 POST /api/v1/sources/{name}/retry

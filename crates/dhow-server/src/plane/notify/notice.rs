@@ -20,16 +20,16 @@ pub fn notice_of(event: &Event) -> Option<Notice> {
 
 /// Events that are notices, and what their text begins with; ends of runs are looked at one by one.
 const NOTICES: [(EventKind, Notice, &str); 5] = [
-    (EventKind::Failed, Notice::RolloutFailed, "the rollout has failed"),
+    (EventKind::Failed, Notice::RolloutFailed, "has failed to roll out"),
     (
         EventKind::RevertFailed,
         Notice::RolloutFailed,
-        "the rollout has failed, and so does what was before it",
+        "has failed to roll out, and so does what was before it",
     ),
     (
         EventKind::Reverting,
         Notice::RolloutReverted,
-        "the rollout is taken back",
+        "is taken back to what ran before",
     ),
     (EventKind::NodeLost, Notice::NodeLost, "is lost"),
     (EventKind::Alarm, Notice::Alarm, ""),
