@@ -78,13 +78,7 @@ impl Command {
                 specs, commit, why, ..
             }) => {
                 let specs = specs.iter().map(|ManifestSpec(spec)| level(spec)).max();
-                match (commit, why) {
-                    (None, ApplyReason::Newer) => specs.unwrap_or(0),
-                    (Some(_), _)
-                    | (None, ApplyReason::Accepted | ApplyReason::SuspensionOver | ApplyReason::Retry) => {
-                        specs.unwrap_or(0).max(crate::step::SOURCES_LEVEL)
-                    }
-                }
+                specs.unwrap_or(0).max(level_of_set(commit.as_ref(), *why))
             }
             Self::Cluster(ClusterCommand::SetSource { settings, .. }) if settings.needs_remotes() => {
                 crate::step::SOURCES_LEVEL
@@ -126,6 +120,16 @@ impl Command {
                 | PlanCommand::TrySettings { .. }
                 | PlanCommand::AdoptSettings { .. } => 0,
             },
+        }
+    }
+}
+
+/// What it takes to put a set in force, whatever its files have.
+fn level_of_set(commit: Option<&Arc<str>>, why: ApplyReason) -> u32 {
+    match (commit, why) {
+        (None, ApplyReason::Newer) => 0,
+        (Some(_), _) | (None, ApplyReason::Accepted | ApplyReason::SuspensionOver | ApplyReason::Retry) => {
+            crate::step::SOURCES_LEVEL
         }
     }
 }

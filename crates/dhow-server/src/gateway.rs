@@ -7,7 +7,6 @@
 //! state by itself, queue without a bound, or hold a secret for longer than an answer.
 
 mod admit;
-mod bucket;
 mod caller;
 mod carrier;
 mod coarse_timer;
@@ -35,7 +34,6 @@ pub(crate) mod verdict;
 mod worker_port;
 mod workers;
 
-pub(crate) use bucket::Bucket;
 pub use heard::{HeardStream, LastHeard};
 pub use leader_door::{GrpcLeaderDoor, LeaderDoor};
 pub use node_gateway::{NodeGateway, holder_routes, routes};

@@ -3,6 +3,7 @@
 //!
 //! Used by the control plane's log, by the gateway and by the API. Nothing here knows of State, leaders or the log.
 
+pub(crate) mod bucket;
 pub mod identity;
 pub mod keys;
 pub(crate) mod lobby;

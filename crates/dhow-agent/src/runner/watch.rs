@@ -32,14 +32,7 @@ enum Turn {
 impl Runner {
     /// Watches it until it ends or another thing is wished.
     pub(super) async fn watch_run(&mut self) {
-        let mut checks = Checks::new(self.core.machine().healthy);
-        if self
-            .core
-            .spec()
-            .is_some_and(|spec| spec.scale.cold_start().is_some())
-        {
-            checks = checks.of_one_that_is_awaited();
-        }
+        let mut checks = self.checks_at_start();
         let steady_at = self.forgets_at();
         if steady_at <= Instant::now() && self.core.has_failures_to_forget() {
             // The interval ended while it was being started.
@@ -102,6 +95,16 @@ impl Runner {
                 Turn::Tried(Verdict::FailsSoFar(_)) => {}
                 Turn::Steady => self.happen(ReplicaEvent::RanSteadily).await,
             }
+        }
+    }
+
+    /// Its checks from the beginning; those of a service that wakes for its callers look more often at first.
+    fn checks_at_start(&self) -> Checks {
+        let checks = Checks::new(self.core.machine().healthy);
+        let spec = self.core.spec();
+        match spec.is_some_and(|spec| spec.scale.cold_start().is_some()) {
+            true => checks.of_one_that_is_awaited(),
+            false => checks,
         }
     }
 

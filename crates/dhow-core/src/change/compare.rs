@@ -175,9 +175,13 @@ fn deployment(
     {
         tell(DeploymentChange::Suspended { suspension });
     }
-    if !is_other && old.is_some_and(|old| old.phase == new.phase) {
-        return;
+    if is_other || old.is_none_or(|old| old.phase != new.phase) {
+        phase(new, &mut tell);
     }
+}
+
+/// What it means that a deployment has come to its phase.
+fn phase<'a>(new: &'a Deployment, tell: &mut dyn FnMut(DeploymentChange<'a>)) {
     let is_good = new
         .current()
         .is_some_and(|record| record.outcome == RevisionOutcome::Good);

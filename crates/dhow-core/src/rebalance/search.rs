@@ -21,6 +21,7 @@ const STEPS_MAX: usize = 20 * super::MOVES_MAX as usize;
 /// Where each replica of a service is, in what is proposed so far.
 type Places = BTreeMap<ReplicaKey, NodeId>;
 
+/// The looking for moves: the services, where their replicas are in what is proposed so far, and what is moved.
 pub(super) struct Search<'a> {
     state: &'a State,
     table: NodeTable,

@@ -1,3 +1,5 @@
+//! What the scaler decides, and the laws over random loads.
+
 use std::sync::Arc;
 
 use proptest::prelude::*;

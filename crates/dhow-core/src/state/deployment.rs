@@ -124,6 +124,16 @@ pub struct Suspension {
     pub author: Arc<str>,
 }
 
+impl Suspension {
+    pub fn new(until: ClusterTime, until_unix_secs: i64, author: &Arc<str>) -> Self {
+        Self {
+            until,
+            until_unix_secs,
+            author: Arc::clone(author),
+        }
+    }
+}
+
 impl Deployment {
     /// A bad version a day for three months; then the oldest is forgotten.
     pub const QUARANTINED_MAX: usize = 100;

@@ -81,11 +81,8 @@ pub(super) fn apply(
             author,
             command,
         } => {
-            let suspension = Suspension {
-                until: state.time.after(TimeSpan::from_millis(*for_ms)),
-                until_unix_secs: *until_unix_secs,
-                author: author.clone(),
-            };
+            let until = state.time.after(TimeSpan::from_millis(*for_ms));
+            let suspension = Suspension::new(until, *until_unix_secs, author);
             sources::suspend(state, &suspension, command, sink)
         }
     }

@@ -10,7 +10,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat, syncfs};
 use super::VolumeError;
 use super::copy::{copy_attributes, copy_tree};
 use super::project;
-use super::record::{Content, Place, is_empty, remove_folder};
+use super::record::{Content, VolumeFolder, is_empty, remove_folder};
 
 /// The image's folder that a volume is mounted over.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Covered<'a> {
 
 /// Makes a volume ready for a container. Others that start with it meanwhile wait.
 pub(crate) fn fill(volume: &Path, covered: Option<Covered<'_>>) -> Result<(), VolumeError> {
-    let place = Place::of(volume)?;
+    let place = VolumeFolder::of(volume)?;
     let _lock = place.lock()?;
     let mut record = place.record()?;
     match record.content {
@@ -57,7 +57,7 @@ fn take_owner(covered: &Path, volume: &Path) -> Result<(), VolumeError> {
     fs::set_permissions(volume, fs::Permissions::from_mode(found.mode() & 0o7777)).map_err(failed())
 }
 
-fn copy_beside(place: &Place, covered: &Path, project: Option<u32>) -> Result<(), VolumeError> {
+fn copy_beside(place: &VolumeFolder, covered: &Path, project: Option<u32>) -> Result<(), VolumeError> {
     let filling = place.filling();
     let copied = fs::create_dir(&filling).and_then(|()| {
         // What is moved later has to belong to the volume already.
@@ -78,7 +78,7 @@ fn copy_beside(place: &Place, covered: &Path, project: Option<u32>) -> Result<()
     })
 }
 
-fn move_in(place: &Place) -> Result<(), VolumeError> {
+fn move_in(place: &VolumeFolder) -> Result<(), VolumeError> {
     let filling = place.filling();
     let failed = || VolumeError::file("moving what the image has into the volume", &place.folder);
     let Ok(found) = fs::symlink_metadata(&filling) else {

@@ -24,6 +24,7 @@ pub(super) enum Content {
     Own,
 }
 
+/// What a node keeps of one volume beside its folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     #[serde(default)]
@@ -43,7 +44,7 @@ pub(super) struct Record {
 
 /// A volume's folder with what stands beside it.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct VolumeFolder {
     pub folder: PathBuf,
     parent: PathBuf,
     name: String,
@@ -55,7 +56,7 @@ pub(super) struct VolumeLock {
     _file: File,
 }
 
-impl Place {
+impl VolumeFolder {
     pub fn of(folder: &Path) -> Result<Self, VolumeError> {
         let bad = || VolumeError::BadName(folder.display().to_string());
         let name = folder

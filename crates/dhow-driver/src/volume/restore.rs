@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with, syncfs};
 
-use super::record::{Place, remove_folder};
+use super::record::{VolumeFolder, remove_folder};
 use super::store::unused;
 use super::{VolumeError, Volumes, project};
 use crate::image::{Privilege, unpack_folder};
@@ -27,7 +27,7 @@ impl Volumes {
         users: impl FnOnce() -> Vec<String>,
     ) -> Result<(), VolumeError> {
         let folder = self.path(deployment, name)?;
-        let place = Place::of(&folder)?;
+        let place = VolumeFolder::of(&folder)?;
         let failed = || VolumeError::file("putting back", &folder);
         let mut closed = fs::DirBuilder::new();
         closed.recursive(true).mode(0o700);
@@ -58,7 +58,7 @@ impl Volumes {
 }
 
 fn unpack(
-    place: &Place,
+    place: &VolumeFolder,
     project: Option<u32>,
     input: impl Read,
     cancelled: &AtomicBool,

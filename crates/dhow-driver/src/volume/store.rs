@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::record::{Content, Place, Record, now_unix_secs, remove_folder};
+use super::record::{Content, Record, VolumeFolder, now_unix_secs, remove_folder};
 use super::{OWN, VolumeError, project};
 
 /// Of a new volume: whatever mask the daemon has, a replica that is not root's may look into it.
@@ -55,7 +55,7 @@ impl Volumes {
     /// Makes it, where it is not there yet, and holds it to its size.
     pub fn make(&self, deployment: &str, name: &str, size: Option<u64>) -> Result<PathBuf, VolumeError> {
         let folder = self.path(deployment, name)?;
-        let place = Place::of(&folder)?;
+        let place = VolumeFolder::of(&folder)?;
         let failed = || VolumeError::file("making", &folder);
         let mut closed = fs::DirBuilder::new();
         closed.recursive(true).mode(CLOSED_MODE);
@@ -115,7 +115,7 @@ impl Volumes {
     /// Notes that replicas which used them have ended.
     pub fn used_until_now(&self, deployment: &str, names: &[&str]) -> Result<(), VolumeError> {
         for name in names {
-            let place = Place::of(&self.path(deployment, name)?)?;
+            let place = VolumeFolder::of(&self.path(deployment, name)?)?;
             if !place.folder.is_dir() {
                 continue;
             }
@@ -153,11 +153,11 @@ impl Volumes {
         Ok(found)
     }
 
-    fn places(&self) -> Result<Vec<(String, String, Place)>, VolumeError> {
+    fn places(&self) -> Result<Vec<(String, String, VolumeFolder)>, VolumeError> {
         let mut found = Vec::new();
         for deployment in names_in(&self.dir)? {
             for name in names_in(&self.dir.join(&deployment))? {
-                let place = Place::of(&self.dir.join(&deployment).join(&name))?;
+                let place = VolumeFolder::of(&self.dir.join(&deployment).join(&name))?;
                 found.push((deployment.clone(), name, place));
             }
         }
@@ -173,7 +173,7 @@ impl Volumes {
         users: impl FnOnce() -> Vec<String>,
     ) -> Result<(), VolumeError> {
         let folder = self.path(deployment, name)?;
-        let place = Place::of(&folder)?;
+        let place = VolumeFolder::of(&folder)?;
         if !place.parent().is_dir() {
             return Err(VolumeError::NotHere(format!("{deployment}/{name}")));
         }
@@ -205,7 +205,7 @@ impl Volumes {
     }
 
     /// The volume's place, with its content its own from now on: nothing of an image comes into it any more.
-    pub(super) fn own_content(place: &Place, record: &mut Record) -> Result<(), VolumeError> {
+    pub(super) fn own_content(place: &VolumeFolder, record: &mut Record) -> Result<(), VolumeError> {
         record.content = Content::Own;
         record.created_unix_secs.get_or_insert_with(now_unix_secs);
         place.keep(record)

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 
-use super::record::{Content, Place};
+use super::record::{Content, VolumeFolder};
 use super::*;
 
 struct World {
@@ -101,7 +101,7 @@ fn shown(folder: &Path) -> Vec<String> {
 }
 
 fn content(volume: &Path) -> Content {
-    Place::of(volume).unwrap().record().unwrap().content
+    VolumeFolder::of(volume).unwrap().record().unwrap().content
 }
 
 #[test]
@@ -120,14 +120,14 @@ fn a_new_volume_gets_what_the_image_has_and_only_once() {
     world.make("data");
     world.fill(&volume, &image).unwrap();
     assert_eq!(shown(&volume), Vec::<String>::new());
-    assert!(!Place::of(&volume).unwrap().filling().exists());
+    assert!(!VolumeFolder::of(&volume).unwrap().filling().exists());
 }
 
 #[test]
 fn a_copy_that_was_interrupted_is_never_taken_for_a_whole_one() {
     let world = World::new();
     let (volume, image) = (world.make("data"), world.image());
-    let place = Place::of(&volume).unwrap();
+    let place = VolumeFolder::of(&volume).unwrap();
     // Killed while the copy was made: what is there of it is thrown away.
     fs::create_dir(place.filling()).unwrap();
     fs::write(place.filling().join("half"), "ha").unwrap();
@@ -136,7 +136,7 @@ fn a_copy_that_was_interrupted_is_never_taken_for_a_whole_one() {
 
     // Killed while it was moved in: the rest follows, although the volume is not empty.
     let volume = world.make("moved");
-    let place = Place::of(&volume).unwrap();
+    let place = VolumeFolder::of(&volume).unwrap();
     super::copy::copy_tree(&image, &{
         fs::create_dir(place.filling()).unwrap();
         place.filling()
@@ -290,11 +290,11 @@ fn hostile_and_broken_archives_change_nothing() {
         let error = world.restore("data", bytes).unwrap_err();
         assert!(error.to_string().contains(why), "{what}: {error}");
         assert_eq!(shown(&volume), before, "{what}");
-        assert!(!Place::of(&volume).unwrap().restoring().exists(), "{what}");
+        assert!(!VolumeFolder::of(&volume).unwrap().restoring().exists(), "{what}");
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "{what}");
     }
     // What an earlier daemon left when it was killed does not disturb.
-    fs::create_dir(Place::of(&volume).unwrap().restoring()).unwrap();
+    fs::create_dir(VolumeFolder::of(&volume).unwrap().restoring()).unwrap();
     let bytes = tar(|t| entry(t, EntryType::Regular, "a", "", b"x"));
     world.restore("data", bytes).unwrap();
     assert_eq!(fs::read_to_string(volume.join("a")).unwrap(), "x");

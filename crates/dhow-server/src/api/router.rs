@@ -315,6 +315,19 @@ fn node_verdict(response: &Response) -> Verdict {
     }
 }
 
+/// Refuses what the caller's token is not for, and notes what the caller may know of.
+async fn confine(
+    access: &Access,
+    principal: &Principal,
+    reach: Reach,
+    request: &mut Request,
+) -> Result<(), ApiProblem> {
+    let scope = access.scope(principal)?;
+    reach.check(&scope, request).await?;
+    request.extensions_mut().insert(scope);
+    Ok(())
+}
+
 /// Lets a request in, and turns a bug into an answer instead of a broken connection.
 async fn guard(
     State((access, rights, reach)): State<(Access, Rights, Reach)>,
@@ -331,14 +344,9 @@ async fn guard(
             return refusal(problem);
         }
     };
-    let scope = match access.scope(&principal) {
-        Ok(scope) => scope,
-        Err(problem) => return refusal(problem),
-    };
-    if let Err(problem) = reach.check(&scope, &mut request).await {
-        return problem.into_response();
+    if let Err(problem) = confine(&access, &principal, reach, &mut request).await {
+        return refusal(problem);
     }
-    request.extensions_mut().insert(scope);
     if let Err(problem) = body::check_kind(&request) {
         return problem.into_response();
     }

@@ -5,12 +5,12 @@ use std::sync::{Mutex, PoisonError};
 
 use dhow_core::ids::NodeId;
 
-use super::bucket::Bucket;
 use super::limits::{
     CALLS_BURST, CALLS_PER_SECOND, JOINS_BURST, JOINS_PER_SECOND, RATES_MAX, REACH_SECS, REACHES_BURST,
     RENEWAL_SECS, RENEWALS_BURST, REPORT_BYTES_BURST, REPORT_BYTES_PER_SECOND, SECRETS_BURST,
     SECRETS_PER_SECOND,
 };
+use crate::net::bucket::Bucket;
 
 /// What is counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

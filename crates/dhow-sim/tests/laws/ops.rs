@@ -330,17 +330,7 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
     };
     roll_in_stages(&mut spec, shape);
     spec.reschedule.lost_after = TimeSpan::from_secs(shape.lost_after);
-    if shape.volume {
-        spec.storage.push(Storage::Named {
-            name: "data".into(),
-            target: "/data".into(),
-            read_only: false,
-            nocopy: false,
-            size: None,
-        });
-        spec.rollout.max_surge = Some(0);
-        spec.rollout.max_unavailable = Some(1);
-    }
+    keep_data(&mut spec, shape);
     if shape.groups && rtype == RType::Service {
         spec.replica_groups = vec![group("primary", 1), group("reader", shape.replicas)];
         spec.scale = ScaleSpec::default();
@@ -355,6 +345,20 @@ fn spec_of(shape: &ServiceShape, known: &[u8]) -> ServiceSpec {
     }
     limit_places(&mut spec, shape, known);
     spec
+}
+
+fn keep_data(spec: &mut ServiceSpec, shape: &ServiceShape) {
+    if shape.volume {
+        spec.storage.push(Storage::Named {
+            name: "data".into(),
+            target: "/data".into(),
+            read_only: false,
+            nocopy: false,
+            size: None,
+        });
+        spec.rollout.max_surge = Some(0);
+        spec.rollout.max_unavailable = Some(1);
+    }
 }
 
 /// Rules about several nodes, which services that run on every node do not have.

@@ -98,7 +98,7 @@ fn a_repository_is_followed() {
     daemon
         .dhow(&["history", "shop"])
         .ends_with(0)
-        .says(&[&format!("at {}", &first[..12])]);
+        .shows(&[&format!("at {}", &first[..12])]);
 
     wins(&daemon);
     rewritten(&daemon, &publisher);
@@ -147,7 +147,7 @@ fn called(daemon: &Daemon, publisher: &Publisher<'_>, url: &str, key: &str) {
     daemon
         .dhow(&["status", "shop"])
         .ends_with(0)
-        .says(&["a call of the webhook of the source shop was refused at"]);
+        .shows(&["a call of the webhook of the source shop was refused at"]);
     daemon.dhow(&["secret", "rm", "hook"]).ends_with(4);
     assert_eq!(call(&[("X-Gitlab-Token", "s3cret")]), 202);
     until("what was pushed is in force soon after the call", || {
@@ -175,7 +175,7 @@ fn wins(daemon: &Daemon) {
     daemon
         .dhow(&["status", "shop"])
         .ends_with(0)
-        .says(&["the source shop is suspended here until"]);
+        .shows(&["the source shop is suspended here until"]);
     daemon
         .dhow(&["scale", "shop/it=1", "--suspend", "1s"])
         .ends_with(0);
@@ -198,7 +198,7 @@ fn rewritten(daemon: &Daemon, publisher: &Publisher<'_>) {
     daemon
         .dhow(&["status", "shop"])
         .ends_with(0)
-        .says(&["the source shop brings nothing", "was rewritten"]);
+        .shows(&["the source shop brings nothing", "was rewritten"]);
     assert_eq!(daemon.workloads().len(), 1);
     daemon
         .dhow(&["source", "accept", "shop", "--version", "9"])

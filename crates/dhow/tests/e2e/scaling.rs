@@ -42,17 +42,17 @@ fn the_first_request_wakes_it_load_raises_it_and_quiet_has_it_sleep() {
 
     // Several at once: all of them wait for one replica.
     let first: Vec<_> = (0..8)
-        .map(|_| std::thread::spawn(move || get(port, "/")))
+        .map(|_| std::thread::spawn(move || until("it listens", || get(port, "/").ok())))
         .collect();
     for answer in first {
-        assert_eq!(answer.join().unwrap().unwrap(), (200, "v1".into()));
+        assert_eq!(answer.join().unwrap(), (200, "v1".into()));
     }
     let events = daemon.dhow(&["events"]).ends_with(0);
-    events.says(&["resized", "0 to 1 replicas: it is called"]);
+    events.shows(&["resized", "0 to 1 replicas: it is called"]);
 
     let load = Load::start(port, 4);
     comes_to(&daemon, 3);
-    daemon.dhow(&["explain", "shop/web"]).ends_with(0).says(&[
+    daemon.dhow(&["explain", "shop/web"]).ends_with(0).shows(&[
         "it is scaled by its load, between 0 and 3: rps 30",
         "rps: ",
         "for each wanted",
@@ -101,7 +101,7 @@ fn a_rollout_of_an_adaptive_service_fails_no_request() {
     daemon
         .dhow(&["explain", "shop/web"])
         .ends_with(0)
-        .says(&["holds it at 3"]);
+        .shows(&["holds it at 3"]);
     load.goes_on();
     daemon.dhow(&["scale", "--release", "shop/web"]).ends_with(0);
     comes_to(&daemon, 4);

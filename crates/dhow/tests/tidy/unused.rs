@@ -46,11 +46,6 @@ const KEPT: &[(&str, &str, &str)] = &[
         "a later configuration must not shorten what was promised",
     ),
     (
-        "crates/dhow-core/src/placement/unplaced.rs",
-        "is_hindered",
-        "the laws of placement ask whether a reason is one",
-    ),
-    (
         "crates/dhow-driver/src/driver/error.rs",
         "is_permanent",
         "the suite that every driver passes asks it",

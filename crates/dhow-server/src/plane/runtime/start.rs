@@ -66,7 +66,8 @@ pub fn spawn_with(
     let past = options.past.filter(|_| keeps_log).map(Past::new);
     let view = view.with_past(past.clone());
     if let Some(past) = past {
-        let (states, log, clock) = (publisher.states(), Arc::downgrade(&log.log), Arc::clone(&clock));
+        let clock = Arc::clone(&clock);
+        let (states, log) = (publisher.states(), Arc::downgrade(&log.log));
         let writer = PastWriter {
             past,
             states,

@@ -486,6 +486,31 @@ fn judgement() -> Judgement {
     }
 }
 
+fn due() -> JobCommand {
+    JobCommand::Due {
+        service: ServiceId(1),
+        due_unix_secs: 1_700_000_040,
+        follows_unix_secs: Some(1_699_999_980),
+        is_missed: false,
+    }
+}
+
+fn resize() -> Resize {
+    Resize {
+        from: 2,
+        to: 5,
+        load: Load {
+            cpu_milli: 900,
+            memory_bytes: 1 << 30,
+            requests_milli: 412_500,
+            in_flight: 31,
+            waiting: 0,
+            is_whole: true,
+        },
+        most: 5,
+    }
+}
+
 fn plan() -> Vec<PlanCommand> {
     let (service, generation) = (ServiceId(1), Generation(1));
     vec![
@@ -541,12 +566,7 @@ fn plan() -> Vec<PlanCommand> {
             generation,
             settings: SettingsId(2),
         },
-        PlanCommand::Job(JobCommand::Due {
-            service,
-            due_unix_secs: 1_700_000_040,
-            follows_unix_secs: Some(1_699_999_980),
-            is_missed: false,
-        }),
+        PlanCommand::Job(due()),
         PlanCommand::JudgeCanary {
             service,
             generation,
@@ -555,19 +575,7 @@ fn plan() -> Vec<PlanCommand> {
         PlanCommand::Resize {
             service,
             generation,
-            resize: Resize {
-                from: 2,
-                to: 5,
-                load: Load {
-                    cpu_milli: 900,
-                    memory_bytes: 1 << 30,
-                    requests_milli: 412_500,
-                    in_flight: 31,
-                    waiting: 0,
-                    is_whole: true,
-                },
-                most: 5,
-            },
+            resize: resize(),
         },
     ]
 }

@@ -41,6 +41,15 @@ impl Answer {
         self
     }
 
+    /// The same, where stdout has each of these.
+    #[track_caller]
+    pub fn shows(self, texts: &[&str]) -> Self {
+        for text in texts {
+            assert!(self.stdout.contains(text), "no `{text}` in:\n{}", self.stdout);
+        }
+        self
+    }
+
     #[track_caller]
     pub fn json(self) -> serde_json::Value {
         let done = self.ends_with(0);

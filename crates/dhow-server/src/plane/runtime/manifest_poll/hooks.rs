@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ring::hmac;
 use tokio::sync::Notify;
 
-use crate::gateway::Bucket;
+use crate::net::bucket::Bucket;
 
 /// Calls of all webhooks together, good ones and others.
 const CALLS_PER_SECOND: u32 = 5;

@@ -3,8 +3,8 @@
 /// Units of a token: a rate of one per second refills one unit each millisecond.
 const TOKEN: u64 = 1_000;
 
-/// A token bucket: it lets so many calls through a second, and a burst after a rest. The limits of nodes and of joins
-/// are made of it.
+/// A token bucket: it lets so many calls through a second, and a burst after a rest. The limits of nodes, of joins
+/// and of webhooks are made of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     units: u64,
