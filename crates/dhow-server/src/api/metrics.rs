@@ -82,10 +82,13 @@ fn collect(context: &Context) -> Registry {
     registry
 }
 
+/// One figure of a target.
+type NoticeCount = fn(&TargetFigures) -> u64;
+
 /// How notices fare since this server leads, by target.
 fn notices(registry: &mut Registry, context: &Context) {
     let figures = context.api.notify.board.all();
-    let family = |count: fn(&TargetFigures) -> u64| {
+    let family = |count: NoticeCount| {
         let family = Family::<Vec<(&'static str, String)>, Counter>::default();
         for (name, figures) in &figures {
             let labels = vec![("target", name.to_string())];
@@ -93,7 +96,7 @@ fn notices(registry: &mut Registry, context: &Context) {
         }
         family
     };
-    let all: [(&str, &str, fn(&TargetFigures) -> u64); 3] = [
+    let all: [(&str, &str, NoticeCount); 3] = [
         ("notices_sent", "Notices that were taken", |figures| figures.sent),
         (
             "notices_failed_attempts",

@@ -72,9 +72,8 @@ impl Line {
         };
         let last = found.last().map(|record| place_of(record));
         let wanted: VecDeque<_> = found.into_iter().filter(|record| wants(record)).collect();
-        match (wanted.front(), last) {
-            (None, Some(last)) => self.place = self.place.max(last),
-            (Some(_), _) | (None, None) => {}
+        if let (None, Some(last)) = (wanted.front(), last) {
+            self.place = self.place.max(last);
         }
         self.waiting = wanted;
         (self.attempts, self.first_tried_ms, self.not_before_ms) = (0, now_ms, now_ms);
