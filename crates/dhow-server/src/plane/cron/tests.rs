@@ -191,7 +191,11 @@ async fn what_was_missed_is_made_up_for_once_and_nothing_twice_after_a_restart()
 
 #[tokio::test]
 async fn a_run_that_a_person_began_takes_the_place_of_no_due_time() {
-    let world = World::new(State::default(), EIGHT);
+    let state = State {
+        feature_level: State::FEATURE_LEVEL,
+        ..State::default()
+    };
+    let world = World::new(state, EIGHT);
     world.deploy("30 * * * *").await;
     let command = DeploymentCommand::StartRun {
         deployment: DeploymentName::new("shop").unwrap(),
