@@ -16,7 +16,7 @@ use crate::replica::{Machine, ReplicaEvent};
 use crate::rollout::Judgement;
 use crate::scaler::{Called, Resize};
 use crate::spec::TimeSpan;
-use crate::state::{ApiToken, Drain, RunOutcome, SourceSettings, State, Suspension};
+use crate::state::{ApiToken, Drain, NotifySettings, RunOutcome, SourceSettings, State, Suspension};
 
 pub use compare::compare;
 
@@ -78,6 +78,13 @@ pub enum ClusterChange<'a> {
         settings: &'a SourceSettings,
     },
     SourceRemoved {
+        name: &'a Arc<str>,
+    },
+    NotifySet {
+        name: &'a Arc<str>,
+        settings: &'a NotifySettings,
+    },
+    NotifyRemoved {
         name: &'a Arc<str>,
     },
     /// A set of manifests is in force; `step` tells what it deployed and removed in changes of their own.

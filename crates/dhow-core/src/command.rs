@@ -20,7 +20,7 @@ use crate::replica::{Machine, ReplicaEvent};
 use crate::rollout::Judgement;
 use crate::scaler::{self, Resize};
 use crate::spec::{DeploymentSpec, RolloutSpec, TimeSpan};
-use crate::state::{ApiToken, Drain, NodeInfo, Request, SourceSettings};
+use crate::state::{ApiToken, Drain, EventPlace, NodeInfo, NotifySettings, Request, SourceSettings};
 use crate::time::ClusterTime;
 
 /// One entry of the log.
@@ -215,6 +215,19 @@ pub enum ClusterCommand {
         revision: Revision,
         /// Likewise; the entry's own time is the copy's.
         time: ClusterTime,
+    },
+    /// Tells somebody of what goes wrong, from now on or in another way.
+    SetNotify {
+        name: Arc<str>,
+        settings: NotifySettings,
+    },
+    RemoveNotify {
+        name: Arc<str>,
+    },
+    /// Everything up to this event was told to a target, or given up.
+    NotifyTold {
+        name: Arc<str>,
+        done: EventPlace,
     },
 }
 

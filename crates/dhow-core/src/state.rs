@@ -13,6 +13,7 @@ mod hash;
 mod lookup;
 mod node;
 mod node_ids;
+mod notify;
 mod registry;
 mod replica;
 mod rollout;
@@ -39,6 +40,7 @@ pub use failed_on::FailedOn;
 pub use hash::StateHash;
 pub use node::{Drain, DrainRules, InternalTokenMark, Liveness, Node, NodeInfo, NodeRole, Session, Taken};
 pub use node_ids::NodeIds;
+pub use notify::{EventPlace, Notice, NotifySettings, NotifyTarget};
 pub use registry::{
     EarlierSecret, ManifestVersion, RemoteKind, RemoteSource, Request, RequestRecord, Secret, Source,
     SourceSettings, Token,
@@ -109,6 +111,9 @@ pub struct State {
     /// the same ones.
     #[serde(default)]
     pub nodes_limit: Option<u32>,
+    /// Who is told of what goes wrong, by name.
+    #[serde(default, deserialize_with = "crate::maps::read")]
+    pub notify: OrdMap<Arc<str>, Arc<NotifyTarget>>,
 }
 
 impl State {
@@ -145,6 +150,8 @@ impl State {
     pub const REPLICAS_PER_SERVICE_MAX: u32 = 1_000_000;
     /// Tokens of the API that are good: some for each person and program; at 200 bytes each 200 KiB.
     pub const API_TOKENS_MAX: usize = 1_000;
+    /// Targets of notices: an address for each of some people and programs.
+    pub const NOTIFY_MAX: usize = 16;
     /// Sources of signed deployment files: one for each team of a large cluster.
     pub const SOURCES_MAX: usize = 64;
     /// Sources whose last version is remembered, those that are followed no longer included: about 100 bytes each.

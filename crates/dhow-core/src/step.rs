@@ -13,6 +13,7 @@ mod epoch;
 mod files;
 mod jobs;
 mod node;
+mod notify;
 mod places;
 mod plan;
 mod quarantine;
@@ -117,6 +118,7 @@ fn is_edit(command: &Command) -> bool {
             | ClusterCommand::EpochBegan { .. }
             | ClusterCommand::RaiseFeatureLevel { .. }
             | ClusterCommand::KeepServerIds { .. }
+            | ClusterCommand::NotifyTold { .. }
             | ClusterCommand::UseToken { .. } => false,
             ClusterCommand::IssueToken { .. }
             | ClusterCommand::RevokeToken { .. }
@@ -126,7 +128,9 @@ fn is_edit(command: &Command) -> bool {
             | ClusterCommand::RevokeApiToken { .. }
             | ClusterCommand::RotateWorkerCa { .. }
             | ClusterCommand::SetSource { .. }
-            | ClusterCommand::RemoveSource { .. } => true,
+            | ClusterCommand::RemoveSource { .. }
+            | ClusterCommand::SetNotify { .. }
+            | ClusterCommand::RemoveNotify { .. } => true,
         },
         Command::Node(command) => match command {
             NodeCommand::Register { .. }

@@ -217,10 +217,12 @@ const FORM_SEVEN: Lengths = Lengths {
         ("Service", 25),
         ("Source", 2),
         ("SourceSettings", 2),
+        ("State", 24),
     ],
     variant_fields: &[("DeploymentCommand", "ApplyManifests", 4)],
     variants: &[
         ("ApiRole", 2),
+        ("ClusterCommand", 15),
         ("DeploymentCommand", 9),
         ("PlanCommand", 14),
         ("RunOutcome", 4),

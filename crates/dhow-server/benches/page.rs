@@ -139,6 +139,7 @@ fn api(handle: &RuntimeHandle, dir: &TempDir) -> Api {
             policy: Default::default(),
             host: WordsOnly { runs_as_root: true },
         }),
+        notify: Default::default(),
     }
 }
 

@@ -28,6 +28,7 @@ mod logs;
 mod metrics;
 mod net_check;
 mod nodes;
+mod notify;
 mod openapi;
 mod past;
 mod plan;

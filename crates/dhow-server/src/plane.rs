@@ -10,6 +10,7 @@ pub mod cron;
 pub mod feature_level;
 pub mod leases;
 pub mod log;
+pub mod notify;
 pub mod past;
 pub mod remote_sets;
 pub mod runtime;

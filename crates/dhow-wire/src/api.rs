@@ -15,6 +15,7 @@ mod images;
 mod logs;
 mod net_check;
 mod nodes;
+mod notify;
 mod past;
 mod plan;
 mod progress;
@@ -47,6 +48,7 @@ pub use images::{
 pub use logs::{LogRecord, LogStream};
 pub use net_check::{NetCheck, NetStep, NetStepKind, NetVerdict};
 pub use nodes::{NodeDrainRequest, NodeLabelRequest};
+pub use notify::{NoticeKind, NotifySetRequest, NotifyStatus};
 pub use past::{PastDifference, PastGap, PastMoment, PastWindow, SpecDifference};
 pub use plan::{DeploymentPlan, PlanChange, PlannedPlacement, PlannedService, PlannedWait};
 pub use progress::{Progress, ProgressOutcome, ProgressResult, PullingProgress, ServiceProgress};

@@ -6,8 +6,8 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands::{
     cluster, completions, convert, cp, cron, daemon, dashboard, debug, deploy, diff, doctor, events, exec,
-    explain, history, image, login, logs, man, net, node, plan, port_forward, ps, rebalance, restart, rm,
-    rollback, rollout, scale, schema, secret, source, start, status, stop, token, up, validate, volume,
+    explain, history, image, login, logs, man, net, node, notify, plan, port_forward, ps, rebalance, restart,
+    rm, rollback, rollout, scale, schema, secret, source, start, status, stop, token, up, validate, volume,
     worker,
 };
 
@@ -110,6 +110,7 @@ pub enum Command {
     Volume(volume::Args),
     Secret(secret::Args),
     Source(source::Args),
+    Notify(notify::Args),
     Token(token::Args),
     Daemon(daemon::Args),
     Worker(worker::Args),

@@ -24,6 +24,7 @@ pub mod logs;
 pub mod man;
 pub mod net;
 pub mod node;
+pub mod notify;
 pub mod plan;
 pub mod port_forward;
 pub mod ps;
@@ -100,6 +101,7 @@ pub fn run(cli: Cli) -> Exit {
         Command::Secret(args) => online(host, async |client| secret::run(args, &client).await),
         Command::Source(args) if args.is_offline() => offline(host, || source::run_offline(args)),
         Command::Source(args) => online(host, async |client| source::run(args, &client).await),
+        Command::Notify(args) => online(host, async |client| notify::run(args, &client).await),
         Command::Token(args) => online(host, async |client| token::run(args, &client).await),
     };
     result.unwrap_or_else(|error| {

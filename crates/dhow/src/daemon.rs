@@ -46,6 +46,7 @@ use dhow_server::net::node_door::ClusterDoor;
 use dhow_server::plane::acme::{AcmeClient, CertificateOrders};
 use dhow_server::plane::cluster::Cluster;
 use dhow_server::plane::feature_level::raise_feature_level;
+use dhow_server::plane::notify::{Notifier, NotifyDesk};
 use dhow_server::plane::runtime::{RuntimeHandle, RuntimeView, drain};
 use dhow_server::plane::services::{ClusterIdentity, ServiceManager};
 use dhow_server::plane::storage::Storage;
@@ -391,7 +392,16 @@ fn serve(
         data_dir: Some(host.data_dir.clone()),
         refused: plane.refused.clone(),
         policy,
+        notify: NotifyDesk::default(),
     };
+    let notices = Notifier {
+        view: view.clone(),
+        input: plane.input.clone(),
+        secrets: Arc::clone(&plane.secrets),
+        clock: Arc::clone(&clock),
+        desk: api.notify.clone(),
+    };
+    let notices = notices.run(cancel.clone());
     let orders = authority.map(|authority| CertificateOrders {
         view: view.clone(),
         input: plane.input.clone(),
@@ -415,7 +425,7 @@ fn serve(
     let serving = api::serve_with(api, beside, bound, cancel.clone());
     tokio::spawn(async move {
         let orders = futures_util::future::OptionFuture::from(orders);
-        tokio::join!(schedules, counts, serving, orders);
+        tokio::join!(schedules, counts, serving, orders, notices);
     })
 }
 

@@ -69,6 +69,15 @@ fn cluster(before: &State, after: &State, sink: &mut dyn ChangeSink) {
         };
         sink.tell(after, Change::Cluster(change));
     });
+    each(&before.notify, &after.notify, |name, old, new| {
+        let (old, new) = (old.map(|old| &old.settings), new.map(|new| &new.settings));
+        let change = match new {
+            Some(settings) if old != new => ClusterChange::NotifySet { name, settings },
+            Some(_) => return,
+            None => ClusterChange::NotifyRemoved { name },
+        };
+        sink.tell(after, Change::Cluster(change));
+    });
     each(&before.sources, &after.sources, |name, old, new| {
         let (old, new) = (
             old.and_then(|old| old.settings.as_ref()),

@@ -89,6 +89,8 @@ pub enum Missing {
     ApiToken(Arc<str>),
     #[error("there is no source `{0}` that was added; `dhow source ls` lists those that there are")]
     Source(Arc<str>),
+    #[error("nobody called `{0}` is told; `dhow notify ls` lists who is")]
+    Notify(Arc<str>),
 }
 
 /// Why a command was refused.

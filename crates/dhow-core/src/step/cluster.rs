@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use super::{api_tokens, epoch, files, sources, worker_cas};
+use super::{api_tokens, epoch, files, notify, sources, worker_cas};
 use crate::change::{Change, ChangeSink, ClusterChange};
 use crate::command::{ClusterCommand, Missing, Outcome, Refused};
 use crate::ids::{NodeId, Term};
@@ -58,9 +58,12 @@ fn change_of(command: &ClusterCommand, is_raised: bool) -> Option<ClusterChange<
         }
         ClusterCommand::SetSource { name, settings } => ClusterChange::SourceSet { name, settings },
         ClusterCommand::RemoveSource { name } => ClusterChange::SourceRemoved { name },
+        ClusterCommand::SetNotify { name, settings } => ClusterChange::NotifySet { name, settings },
+        ClusterCommand::RemoveNotify { name } => ClusterChange::NotifyRemoved { name },
         ClusterCommand::RaiseFeatureLevel { .. }
         | ClusterCommand::UseToken { .. }
         | ClusterCommand::KeepServerIds { .. }
+        | ClusterCommand::NotifyTold { .. }
         // The beginning of its leader's term follows, and is told.
         | ClusterCommand::EpochBegan { .. } => return None,
     })
@@ -77,9 +80,7 @@ fn change(
             cluster_id,
             feature_level,
             nodes_limit,
-        } => {
-            bootstrap(state, cluster_id, *feature_level, *nodes_limit)?;
-        }
+        } => bootstrap(state, cluster_id, *feature_level, *nodes_limit)?,
         ClusterCommand::TermBegan { wall_unix_ms, .. } => begin_term(state, term, *wall_unix_ms)?,
         ClusterCommand::IssueToken {
             nonce,
@@ -130,6 +131,9 @@ fn change(
         }
         ClusterCommand::SetSource { name, settings } => sources::set(state, name, settings)?,
         ClusterCommand::RemoveSource { name } => sources::remove(state, name)?,
+        ClusterCommand::SetNotify { name, settings } => notify::set(state, name, settings)?,
+        ClusterCommand::RemoveNotify { name } => notify::remove(state, name)?,
+        ClusterCommand::NotifyTold { name, done } => notify::told(state, name, *done)?,
         ClusterCommand::EpochBegan { revision, time } => epoch::begin(state, term, *revision, *time)?,
     }
     Ok(Outcome::Done)

@@ -14,6 +14,7 @@ use super::problem::{Answer, ApiProblem};
 use crate::net::peer_http::PeerHttp;
 use crate::net::refused_log::RefusedLog;
 use crate::plane::cluster::Cluster;
+use crate::plane::notify::NotifyDesk;
 use crate::plane::runtime::{Applied, EventLogSender, InputSender, WriteError};
 use crate::plane::secrets::SecretBox;
 use crate::plane::services::ServiceManager;
@@ -44,6 +45,8 @@ pub struct Api {
     pub refused: RefusedLog,
     /// What files must not ask for here.
     pub policy: Arc<FilePolicy>,
+    /// How notices fare, and the way to send one.
+    pub notify: NotifyDesk,
 }
 
 /// The API and when it ends: open streams end with the token.

@@ -16,6 +16,7 @@ use prometheus_client::registry::Registry;
 
 use super::context::Context;
 use super::problem::{Answer, ApiProblem};
+use crate::plane::notify::TargetFigures;
 use endpoints::EndpointSeries;
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -77,7 +78,38 @@ fn collect(context: &Context) -> Registry {
     registry.register("heartbeats", "Heartbeats of nodes that came in here", heartbeats);
     registry.register("nodes", "Nodes by status", nodes(&state));
     registry.register("replicas", "Replicas by state", replicas(&state));
+    notices(&mut registry, context);
     registry
+}
+
+/// One figure of a target.
+type NoticeCount = fn(&TargetFigures) -> u64;
+
+/// How notices fare since this server leads, by target.
+fn notices(registry: &mut Registry, context: &Context) {
+    let figures = context.api.notify.board.all();
+    let family = |count: NoticeCount| {
+        let family = Family::<Vec<(&'static str, String)>, Counter>::default();
+        for (name, figures) in &figures {
+            let labels = vec![("target", name.to_string())];
+            family.get_or_create(&labels).inc_by(count(figures));
+        }
+        family
+    };
+    let all: [(&str, &str, NoticeCount); 3] = [
+        ("notices_sent", "Notices that were taken", |figures| figures.sent),
+        (
+            "notices_failed_attempts",
+            "Attempts to send a notice that did not succeed",
+            |figures| figures.failed_attempts,
+        ),
+        ("notices_given_up", "Notices that nobody took", |figures| {
+            figures.given_up
+        }),
+    ];
+    for (name, help, count) in all {
+        registry.register(name, help, family(count));
+    }
 }
 
 /// What this server's node has passed on for workers that nobody can dial.

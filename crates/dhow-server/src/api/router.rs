@@ -21,8 +21,8 @@ use super::forward::OfLeader;
 use super::problem::ApiProblem;
 use super::{
     audit, body, cluster, crons, deploy, deployments, events, exec, forward, health, images, internal, logs,
-    metrics, net_check, nodes, openapi, past, plan, progress, rebalance, registries, replicas, rollouts,
-    secrets, sources, tokens, upgrade, volumes, worker_ca, worker_tokens,
+    metrics, net_check, nodes, notify, openapi, past, plan, progress, rebalance, registries, replicas,
+    rollouts, secrets, sources, tokens, upgrade, volumes, worker_ca, worker_tokens,
 };
 use crate::gateway::verdict::{self, Verdict};
 use crate::gateway::{NodeGateway, worker_poll_routes, worker_routes};
@@ -237,6 +237,9 @@ fn of_cluster() -> OpenApiRouter<Context> {
         .routes(routes!(sources::sync))
         .routes(routes!(sources::retry))
         .routes(routes!(sources::accept))
+        .routes(routes!(notify::list))
+        .routes(routes!(notify::set, notify::remove))
+        .routes(routes!(notify::test))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(worker_tokens::create))
         .routes(routes!(tokens::revoke))

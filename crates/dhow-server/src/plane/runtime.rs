@@ -44,7 +44,9 @@ pub(crate) use cluster_timer::ClusterTimer;
 pub use directory::{Directories, DirectoryFollower};
 pub(crate) use error::refused_code;
 pub use error::{InboxError, RuntimeFailure, WriteError};
-pub use event::{BadEventId, Event, EventId, EventKind, EventRecord, EventRecorder, differences};
+pub use event::{
+    BadEventId, Event, EventId, EventKind, EventRecord, EventRecorder, differences, is_failed_run,
+};
 pub use event_hub::{EventHub, TooOld};
 pub use event_log::{EventLogSender, EventReader, EventStore, EventStoreError, EventsGone, ReadEventsError};
 pub use handle::RuntimeHandle;

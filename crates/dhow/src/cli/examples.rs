@@ -366,6 +366,19 @@ const ALL: &[Examples] = &[
         &[("dhow source sign /srv/site --key-file site.key", "")],
     ),
     (
+        &["notify", "add"],
+        &[
+            ("dhow notify add ops https://ops.example/dhow > notify.key", ""),
+            (
+                "dhow notify add pager https://pager.example/x --key-file notify.key --on node-lost,alarm",
+                "",
+            ),
+        ],
+    ),
+    (&["notify", "ls"], &[("dhow notify ls", "")]),
+    (&["notify", "rm"], &[("dhow notify rm ops", "")]),
+    (&["notify", "test"], &[("dhow notify test ops", "")]),
+    (
         &["token", "create"],
         &[
             ("dhow token create --role admin --name ci --ttl 12h", ""),

@@ -31,6 +31,7 @@ mod name_clients;
 mod names;
 mod network;
 mod nothing_fails;
+mod notify;
 mod older_data;
 mod page;
 mod past;

@@ -187,6 +187,7 @@ async fn start(folder: &std::path::Path, door: ScriptedDoor, cancel: Cancellatio
             policy: Default::default(),
             host: dhow_core::spec::policy::WordsOnly { runs_as_root: false },
         }),
+        notify: Default::default(),
     };
     let key = ClusterKey::generate().unwrap();
     let node = NodeTls::new(&key, NODE, now_unix_secs).unwrap();

@@ -12,6 +12,7 @@ DELETE /api/v1/cluster/members/{id}
 DELETE /api/v1/deployments/{name}
 DELETE /api/v1/images
 DELETE /api/v1/nodes/{id}
+DELETE /api/v1/notify/{name}
 DELETE /api/v1/registries/{host}
 DELETE /api/v1/secrets/{name}
 DELETE /api/v1/sources/{name}
@@ -32,6 +33,7 @@ GET /api/v1/images
 GET /api/v1/logs
 GET /api/v1/nodes
 GET /api/v1/nodes/{id}
+GET /api/v1/notify
 GET /api/v1/openapi.json
 GET /api/v1/past
 GET /api/v1/past/at
@@ -65,6 +67,7 @@ POST /api/v1/images/pull
 POST /api/v1/nodes/{id}/drain
 POST /api/v1/nodes/{id}/labels
 POST /api/v1/nodes/{id}/undrain
+POST /api/v1/notify/{name}/test
 POST /api/v1/plan
 POST /api/v1/rebalance
 POST /api/v1/sources/{name}/accept
@@ -77,6 +80,7 @@ POST /api/v1/volumes/{deployment}/{name}/home
 POST /api/v1/workers/poll
 POST /api/v1/workers/register
 POST /api/v1/workers/status
+PUT /api/v1/notify/{name}
 PUT /api/v1/registries/{host}
 PUT /api/v1/secrets/{name}
 PUT /api/v1/sources/{name}

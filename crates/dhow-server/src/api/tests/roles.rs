@@ -12,12 +12,13 @@ use crate::api::{Access, document};
 use crate::net::identity::Peer;
 
 /// Who is let in: `admin`, `read`, `deploy` for a token of the deployment that is asked about; `any` for whoever comes.
-/// Routes of workers look at their own tokens, so that the API asks nobody there.
+/// Routes of workers look at their own tokens, and the hook of a source at a signature, so that the API asks nobody there.
 const TABLE: &str = "\
 DELETE /api/v1/cluster/members/{id}: admin
 DELETE /api/v1/deployments/{name}: admin
 DELETE /api/v1/images: admin
 DELETE /api/v1/nodes/{id}: admin
+DELETE /api/v1/notify/{name}: admin
 DELETE /api/v1/registries/{host}: admin
 DELETE /api/v1/secrets/{name}: admin
 DELETE /api/v1/sources/{name}: admin
@@ -38,6 +39,7 @@ GET /api/v1/images: admin read
 GET /api/v1/logs: admin read deploy
 GET /api/v1/nodes: admin read
 GET /api/v1/nodes/{id}: admin read
+GET /api/v1/notify: admin read
 GET /api/v1/openapi.json: admin read deploy
 GET /api/v1/past: admin read deploy
 GET /api/v1/past/at: admin read deploy
@@ -71,6 +73,7 @@ POST /api/v1/images/pull: admin
 POST /api/v1/nodes/{id}/drain: admin
 POST /api/v1/nodes/{id}/labels: admin
 POST /api/v1/nodes/{id}/undrain: admin
+POST /api/v1/notify/{name}/test: admin
 POST /api/v1/plan: admin read deploy
 POST /api/v1/rebalance: admin
 POST /api/v1/sources/{name}/accept: admin
@@ -79,6 +82,7 @@ POST /api/v1/sources/{name}/sync: admin
 POST /api/v1/tokens: admin
 POST /api/v1/tokens/workers: admin
 POST /api/v1/volumes/{deployment}/{name}/home: admin
+PUT /api/v1/notify/{name}: admin
 PUT /api/v1/registries/{host}: admin
 PUT /api/v1/secrets/{name}: admin
 PUT /api/v1/sources/{name}: admin

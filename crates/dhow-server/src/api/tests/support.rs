@@ -101,6 +101,7 @@ impl World {
                 policy: Default::default(),
                 host: WordsOnly { runs_as_root: true },
             }),
+            notify: Default::default(),
         };
         let router = router(api.clone(), Access::new(&api, None), end.clone());
         let world = Self {

@@ -16,6 +16,7 @@ pub use kind::EventKind;
 pub use recorder::EventRecorder;
 pub use recorder::differences;
 pub(super) use recorder::installed;
+pub use words::is_failed_run;
 
 /// What happened, and to whom. Short names, because the file holds 200,000 of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

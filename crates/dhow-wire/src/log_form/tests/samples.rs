@@ -18,8 +18,8 @@ use dhow_core::rollout::{Counted, Figures, Judgement, Verdict};
 use dhow_core::scaler::{Load, Resize};
 use dhow_core::spec::{DeploymentSpec, TimeSpan};
 use dhow_core::state::{
-    ApiRole, ApiToken, Drain, ManifestVersion, NodeInfo, NodeRole, Request, RunEnd, RunOutcome, ScheduleRun,
-    State, Stopped,
+    ApiRole, ApiToken, Drain, EventPlace, ManifestVersion, NodeInfo, NodeRole, Notice, NotifySettings,
+    Request, RunEnd, RunOutcome, ScheduleRun, State, Stopped,
 };
 use dhow_core::step::step;
 use dhow_core::time::ClusterTime;
@@ -41,7 +41,7 @@ macro_rules! variants {
 variants!(cluster_name, CLUSTER, ClusterCommand:
     Bootstrap, TermBegan, IssueToken, RevokeToken, UseToken, SetSecret, RemoveSecret,
     IssueApiToken, RevokeApiToken, RotateWorkerCa, RaiseFeatureLevel, KeepServerIds, SetSource, RemoveSource,
-    EpochBegan);
+    EpochBegan, SetNotify, RemoveNotify, NotifyTold);
 variants!(node_name, NODE, NodeCommand:
     Register, Lost, Back, SetDrain, Label, Remove, TellsGenerations, Drain, InternalTokenShown);
 variants!(deployment_name, DEPLOYMENT, DeploymentCommand:
@@ -116,6 +116,14 @@ pub fn info() -> Arc<NodeInfo> {
         volumes: dhow_core::spec::VolumeSupport::Sized,
         mesh_addr: Some("10.0.0.7:3672".into()),
     })
+}
+
+fn notify_settings() -> NotifySettings {
+    NotifySettings {
+        shown: "https://ops.example/…".into(),
+        sealed: Arc::from([7; 12]),
+        on: Notice::ALL.into(),
+    }
 }
 
 fn api_token() -> Arc<ApiToken> {
@@ -302,6 +310,18 @@ fn cluster() -> Vec<ClusterCommand> {
         ClusterCommand::EpochBegan {
             revision: Revision(400),
             time: ClusterTime(60_000),
+        },
+        ClusterCommand::SetNotify {
+            name: "ops".into(),
+            settings: notify_settings(),
+        },
+        ClusterCommand::RemoveNotify { name: "ops".into() },
+        ClusterCommand::NotifyTold {
+            name: "ops".into(),
+            done: EventPlace {
+                revision: Revision(40),
+                part: 2,
+            },
         },
     ]
 }

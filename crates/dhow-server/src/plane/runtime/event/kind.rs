@@ -20,6 +20,8 @@ pub enum EventKind {
     SecretRemoved,
     SourceSet,
     SourceRemoved,
+    NotifySet,
+    NotifyRemoved,
     NodeJoined,
     NodeLost,
     NodeBack,

@@ -12,6 +12,16 @@ use dhow_core::state::{Drain, RunOutcome, State, Wanted};
 use super::{Event, EventKind};
 use crate::clock::shown_utc;
 
+/// How the end of a run is told that did not do its work.
+const RUN_FAILED: &str = "has failed";
+const RUN_LATE: &str = "was not done by its deadline";
+
+/// Whether an event says that a run did not do its work.
+pub fn is_failed_run(event: &Event) -> bool {
+    let said = event.message.as_deref().unwrap_or_default();
+    event.kind == EventKind::RunEnded && (said.ends_with(RUN_FAILED) || said.ends_with(RUN_LATE))
+}
+
 /// The event of a change, where it is one. Its author and its rollout are not in it yet.
 pub(super) fn event(state: &State, change: &Change<'_>) -> Option<Event> {
     match change {
@@ -78,6 +88,12 @@ fn cluster(change: &ClusterChange<'_>) -> Event {
         }
         ClusterChange::SourceRemoved { name } => {
             Event::new(EventKind::SourceRemoved).with_message(name.as_ref())
+        }
+        ClusterChange::NotifySet { name, settings } => {
+            Event::new(EventKind::NotifySet).with_message(format!("{name}: {}", settings.shown))
+        }
+        ClusterChange::NotifyRemoved { name } => {
+            Event::new(EventKind::NotifyRemoved).with_message(name.as_ref())
         }
         ClusterChange::ManifestsTaken {
             source,
@@ -259,8 +275,8 @@ fn service(state: &State, id: ServiceId, change: &ServiceChange<'_>) -> Option<E
         ServiceChange::RunEnded { run, outcome } => {
             let how = match outcome {
                 RunOutcome::Done => "is done",
-                RunOutcome::Failed => "has failed",
-                RunOutcome::Late => "was not done by its deadline",
+                RunOutcome::Failed => RUN_FAILED,
+                RunOutcome::Late => RUN_LATE,
                 RunOutcome::Replaced => "made room for the next one",
                 RunOutcome::Stopped => "was stopped",
             };
