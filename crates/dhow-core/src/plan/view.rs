@@ -198,20 +198,34 @@ impl<'a> View<'a> {
         summary: &mut Summary,
     ) -> Option<Self> {
         if !summary.is_of(service) {
-            let mut view = Self::of(state, service, now)?;
-            *summary = Summary::new(service, &view.present);
-            view.leave_out_steady(summary);
-            return Some(view);
+            return Self::of_all(state, service, now, summary);
         }
         let open = std::mem::take(&mut summary.open);
         let replicas = open.iter().flat_map(|slot| replicas_in(state, service.id, *slot));
         let wanted = open.iter().copied().filter(|slot| service.wants(*slot));
         let mut view = Self::build(state, service, now, replicas, wanted, Line::All)?;
+        // A move gives a replica up as a rollout does: those that stay are asked for more than when they were left out.
+        if !service.rolling && view.slots.iter().any(|(_, slot)| slot.moves_to().is_some()) {
+            return Self::of_all(state, service, now, summary);
+        }
         view.present = summary
             .present
             .iter()
             .map(|(node, count)| (*node, *count))
             .collect();
+        view.leave_out_steady(summary);
+        Some(view)
+    }
+
+    /// The same after a look at every slot.
+    fn of_all(
+        state: &'a State,
+        service: &'a Service,
+        now: ClusterTime,
+        summary: &mut Summary,
+    ) -> Option<Self> {
+        let mut view = Self::of(state, service, now)?;
+        *summary = Summary::new(service, &view.present);
         view.leave_out_steady(summary);
         Some(view)
     }
