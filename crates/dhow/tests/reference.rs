@@ -163,7 +163,8 @@ fn the_page_of_the_configuration_has_every_key_and_no_other() {
     }
 }
 
-/// What pages show of deployment files, each as a whole file: of some there is only a service, or the services.
+/// What pages show of deployment files, each as a whole file: of some there are only the services, one of them, or some of
+/// its fields.
 fn shown_files() -> Vec<(PathBuf, String)> {
     const BEGIN: &str = "version: v1\ndeployment: docs\n";
     let docs = fs::read_dir(root().join("docs")).unwrap();
@@ -179,6 +180,8 @@ fn shown_files() -> Vec<(PathBuf, String)> {
                 block.to_owned()
             } else if block.starts_with("services:") || block.starts_with("configs:") {
                 format!("{BEGIN}{block}")
+            } else if block.starts_with("    ") {
+                format!("{BEGIN}services:\n  shown:\n{block}")
             } else if block.starts_with("  ") {
                 format!("{BEGIN}services:\n{block}")
             } else {

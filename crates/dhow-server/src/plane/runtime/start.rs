@@ -25,6 +25,7 @@ use super::volatile_log::VolatileLog;
 use super::wakeups::NodeWakeups;
 use super::{applier, plan_tick};
 use crate::clock::Clock;
+use crate::plane::log::Log;
 use crate::plane::log::store::LogPosition;
 use crate::plane::past::Past;
 
@@ -45,14 +46,13 @@ pub fn spawn_with(
     let (inbox, inbox_receiver) = mpsc::channel(INBOX_MAX);
     let input = InputSender::new(inbox);
     let (effects, effects_receiver) = mpsc::channel(EFFECT_BATCHES_MAX);
-    let wakeups = NodeWakeups::default();
+    let (wakeups, touched) = (NodeWakeups::default(), TouchedSince::default());
     let publisher = Publisher::new(&state, log.applied.index);
     let mut tasks = Tasks::default();
     let last_event = last_event(options.event_store.as_ref(), &state);
     let hub = EventHub::new(last_event);
     let (event_log, messages) = channel();
     let events = events(options.event_store.as_ref(), &hub, &event_log);
-    let touched = TouchedSince::default();
     let (states, quiet_ms) = (publisher.states(), options.directory_quiet_ms);
     let (directory, directories) = DirectoryTask::new(touched.clone(), states, Arc::clone(&clock), quiet_ms);
     let view = publisher.view(
@@ -64,18 +64,7 @@ pub fn spawn_with(
         directories,
     );
     let past = options.past.filter(|_| keeps_log).map(Past::new);
-    let view = view.with_past(past.clone());
-    if let Some(past) = past {
-        let clock = Arc::clone(&clock);
-        let (states, log) = (publisher.states(), Arc::downgrade(&log.log));
-        let writer = PastWriter {
-            past,
-            states,
-            log,
-            clock,
-        };
-        tasks.start(TaskName::PastWriter, |token| writer.run(token));
-    }
+    let view = view.with_past(write_past(past, &mut tasks, &publisher, &log.log, &clock));
     tasks.start(TaskName::Applier, |token| {
         applier::run(effects_receiver, wakeups, touched, token)
     });
@@ -115,6 +104,25 @@ pub fn spawn_with(
         ended,
         tasks: tasks.started,
     }
+}
+
+/// Starts the task that writes what the server keeps of its past, where it keeps any, and hands that on.
+fn write_past(
+    past: Option<Past>,
+    tasks: &mut Tasks,
+    publisher: &Publisher,
+    log: &Arc<dyn Log>,
+    clock: &Arc<dyn Clock>,
+) -> Option<Past> {
+    let past = past?;
+    let writer = PastWriter {
+        past: past.clone(),
+        states: publisher.states(),
+        log: Arc::downgrade(log),
+        clock: Arc::clone(clock),
+    };
+    tasks.start(TaskName::PastWriter, |token| writer.run(token));
+    Some(past)
 }
 
 /// What readers of events get at.
